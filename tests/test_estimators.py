@@ -337,6 +337,7 @@ def test_an_old_model_with_fit_is_still_a_closed_form() -> None:
         ("mps", "Apple's mps has no 64-bit numbers, which training needs; use cpu"),
         ("xpu:0", "Intel's xpu"),
         ("tpu", "'device' must be cpu, cuda or auto, got 'tpu'"),
+        ("meta", "'device' must be cpu, cuda or auto, got 'meta'"),
     ],
 )
 def test_a_device_that_cannot_train_is_rejected_in_one_sentence(device: str, sentence: str) -> None:

@@ -33,9 +33,12 @@ def pick_device(name: str) -> torch.device:
     if kind == "cuda" and not torch.cuda.is_available():
         raise ItemfoldError("'device' is cuda, but torch sees no GPU here; use cpu or auto")
     try:
-        return torch.device(name)
-    except (RuntimeError, TypeError) as error:
-        raise ItemfoldError(f"'device' must be cpu, cuda or auto, got {name!r}") from error
+        device = torch.device(name)
+    except (RuntimeError, TypeError):
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise ItemfoldError(f"'device' must be cpu, cuda or auto, got {name!r}")
+    return device
 
 
 def memory_of(device: torch.device) -> int:

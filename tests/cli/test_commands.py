@@ -130,6 +130,9 @@ def test_compare_prints_paired_tests(runs):
     text = " ".join(call("compare", runs / "bpr", runs / "item-ndcg").stdout.split())
     for part in ("ndcg@20", "item-ndcg", "p (t)", "Holm", "8 users in common"):
         assert part in text
+    tests = {name: ir.Run.load(runs / name).metrics["test"] for name in ("bpr", "item-ndcg")}
+    best = max(tests, key=lambda name: tests[name]["ndcg@20"])
+    assert text.startswith(f"{best} has the best ndcg@20, {tests[best]['ndcg@20']:.4f}, which is ")
     text = " ".join(call("compare", "--help").stdout.split())
     (example,) = re.findall("such as ([a-z0-9@,]+)", text)
     text = call("compare", runs / "bpr", runs / "item-ndcg", "--metrics", example).stdout
@@ -302,7 +305,7 @@ def test_a_final_model_notes_changed_data(here):
     lines = [f"u{u},i{(u * k) % 17}" for u in range(1, 40) for k in range(1, 9)]
     Path("plays.csv").write_text("\n".join(["user_id,item_id", *lines]))
     text = call("train", "plays.csv", "--model", "ease", "--out", "r").stdout
-    assert "recommend: itemfold recommend r --history ITEM,ITEM --explain\n" in text
+    assert "recommend: itemfold recommend r --history i0,i1 --explain\n" in text
     assert "before deploying, train on all data: itemfold train --final r\n" in text
     assert "has changed" not in call("train", "--final", "r", "--out", "same").stderr
     before = ir.Run.load("same").dataset["interactions"]
@@ -436,7 +439,8 @@ BAD = {
     "describe nosuch": "unknown data",
     "describe DATA --user-col x": "'user' has no effect on",
     "describe": "'DATA' must be given; see: itemfold describe --help",
-    "describe DATA twice": "extra argument",
+    "describe DATA twice": "several files are one DATA: put a pattern such as",
+    "items RUN -20": "put -- before an id that begins with a minus: itemfold items … -- -20",
     "train DATA --epochs two": "'--epochs' must be a whole number, got 'two'",
     "train DATA --lr 1,5": "'--lr' must be a number, got '1,5'",
     "train DATA --lrr 1": "no such option '--lrr': did you mean --l2 or --layers or --lr?",

@@ -25,6 +25,13 @@ def test_data_under_the_root_is_found(monkeypatch, tmp_path):
     assert states["torch"] == "ok"
 
 
+def test_a_gpu_that_is_not_used_is_named(monkeypatch):
+    monkeypatch.setattr(doctor.torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(doctor.torch.xpu, "is_available", lambda: True)
+    (gpu,) = (check for check in doctor.checks() if check.name == "gpu")
+    assert gpu.detail.startswith("not used: Intel's xpu has no kernels")
+
+
 def test_required_packages_are_the_dependencies():
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     installed = {re.split(r"[>=<\[]", line)[0] for line in project["dependencies"]}

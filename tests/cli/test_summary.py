@@ -11,7 +11,7 @@ from rich.console import Console
 
 import itemfold as ir
 from itemfold.cli.tables.details import details
-from itemfold.cli.tables.summary import example_list, summary, verdict
+from itemfold.cli.tables.summary import cautions, example_list, summary, verdict
 from itemfold.training.run import Run
 
 DATA = "synthetic:users=200,items=80,interactions=3000"
@@ -75,7 +75,7 @@ def test_five_rows_beside_popularity_and_the_best_part(hybrid):
     [
         (-0.1, 0.001, "better than popularity in ndcg@20"),
         (0.1, 0.001, "worse than popularity in ndcg@20"),
-        (-0.1, 0.3, "not clearly different from popularity in ndcg@20"),
+        (-0.1, 0.3, "within chance of popularity in ndcg@20"),
     ],
 )
 def test_the_verdict_says_how_surely(ease, difference, p, words):
@@ -84,8 +84,36 @@ def test_the_verdict_says_how_surely(ease, difference, p, words):
     run.metrics = {**ease.metrics, "popularity": values}
     sentence = verdict(run)
     assert words in sentence
-    assert f"{-difference / 0.2:+.1%}, 95 %: +25.0% to +75.0%" in sentence
+    assert f"{-difference / 0.2:+.1%} (95 %: +25.0% to +75.0%, " in sentence
     assert ("p = .001" if p == 0.001 else "p = .300") in sentence
+
+
+def test_a_sum_that_is_its_part_is_called_equal(ease):
+    run = copy.copy(ease)
+    values = {"ndcg@20": 0.2, "difference": 0.0, "p": 1.0, "low": 0.0, "high": 0.0}
+    run.metrics = {**ease.metrics, "popularity": values}
+    assert verdict(run) == ("ease is equal to popularity in ndcg@20.")
+
+
+def test_each_line_of_the_list_names_the_largest_reason(ease):
+    text = shown(example_list(ease), width=200)
+    user = re.search(r"The list of user (\S+), who has", text)[1]
+    for pick in ir.Recommender(ease).recommend(user, k=5, explain=True):
+        best = max(pick.reasons, key=lambda reason: reason.share)
+        assert re.search(rf"^ *\d +{pick.item} .*{re.escape(best.title)} *$", text, re.M)
+    narrow = shown(example_list(ease), width=60).splitlines()
+    assert sum(bool(re.match(" *[1-5]  ", line)) for line in narrow) == 5
+
+
+def test_few_users_and_few_items_are_warned_about(ease):
+    assert cautions(ease) == [
+        "of 80 items a list of 20 has many by chance, so figures are high; shorter lists: "
+        "itemfold evaluate RUN --k 5"
+    ]
+    few = copy.copy(ease)
+    few.metrics = {**ease.metrics, "users": {**ease.metrics["users"], "judged": 3}}
+    assert cautions(few)[0] == "3 test users cannot tell a difference from chance"
+    assert "warning: 3 test users" in shown(summary(few))
 
 
 def test_a_run_of_an_earlier_release_has_a_verdict(ease, hybrid):

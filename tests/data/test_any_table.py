@@ -1,6 +1,7 @@
 """Small files in the forms of public ones, from `describe` to `recommend` without an option, or
 with the one that the message names."""
 
+import datetime as dt
 import gzip
 import json
 import re
@@ -52,6 +53,10 @@ def objects(user: str, item: str, rating: str, time: str) -> list[dict[str, Any]
 
 def iso(seconds: int) -> str:
     return str(np.datetime64(seconds, "s")).replace("T", " ")
+
+
+def moment(seconds: int, form: str) -> str:
+    return dt.datetime.fromtimestamp(seconds, tz=dt.UTC).strftime(form)
 
 
 # --- one writer for each form; the name is that of the public file -------------------------------
@@ -204,6 +209,58 @@ def frame_json(folder: Path) -> Path:
     return write_text(folder, "frame.json", json.dumps(columns))
 
 
+def german_excel(folder: Path) -> Path:
+    days = ((f"K{u}", f"Ä{i}", f"{r},5", moment(t, "%d.%m.%Y %H:%M")) for u, i, r, t in ROWS)
+    text = "Kundennummer;Artikel;Bewertung;Datum\r\n" + lines(days, ";").replace("\n", "\r\n")
+    return write_text(folder, "Bewertungen.csv", text, "utf-8-sig")
+
+
+def spanish(folder: Path) -> Path:
+    rows = ((f"u{u}", f"p{i}", r, moment(t, "%d/%m/%Y")) for u, i, r, t in ROWS)
+    return write_text(folder, "a.csv", "usuario,película,puntuación,fecha\n" + lines(rows, ","))
+
+
+def american(folder: Path) -> Path:
+    rows = ((u, i, moment(t, "%m/%d/%Y %I:%M:%S %p")) for u, i, _, t in ROWS)
+    return write_text(
+        folder, "orders.csv", "customer_id,product_id,order_date\n" + lines(rows, ",")
+    )
+
+
+def opinions(folder: Path) -> Path:
+    rows = ((u, i, "like" if r > 2 else "dislike") for u, i, r, _ in ROWS)
+    return write_text(folder, "likes.csv", "user,item,reaction\n" + lines(rows, ","))
+
+
+def windows(folder: Path) -> Path:
+    rows = ((f"Zoë {u}", f"“{i}” – €", r) for u, i, r, _ in ROWS)
+    return write_text(folder, "old.csv", "user,product,rating\n" + lines(rows, ","), "cp1252")
+
+
+def open_ends(folder: Path) -> Path:
+    rows = ((*row, "") for row in ROWS)
+    return write_text(folder, "x.csv", "user,item,rating,timestamp\n" + lines(rows, ","))
+
+
+def float_ids(folder: Path) -> Path:
+    rows = ((f"{u}.0", f"{i}.0") for u, i, _, _ in ROWS)
+    return write_text(folder, "pandas.csv", "user,item\n" + lines(rows, ","))
+
+
+def nested_json(folder: Path) -> Path:
+    rows = [
+        {"user": {"id": u, "name": "ann"}, "item": {"id": i, "title": "x"}, "rating": r}
+        for u, i, r, _ in ROWS
+    ]
+    text = json.dumps({"page": 1, "data": {"count": len(rows), "events": rows}})
+    return write_text(folder, "api.json", text)
+
+
+def json_by_user(folder: Path) -> Path:
+    lists = {f"u{n}": [i for u, i, _, _ in ROWS if u == n] for n in range(1, USERS + 1)}
+    return write_text(folder, "likes.json", json.dumps(lists))
+
+
 NUMBERED = "--no-header --user-col 1 --item-col 2"
 SESSIONS = "--user-col session_id --item-col item_id"
 FORMS: dict[Callable[[Path], Path], str] = {  # the options of the note on columns
@@ -235,6 +292,16 @@ FORMS: dict[Callable[[Path], Path], str] = {  # the options of the note on colum
     pattern: SESSIONS,
     konect: f"{NUMBERED} --rating-col 3 --time-col 4",
     frame_json: "--user-col member --item-col film",
+    german_excel: "--user-col Kundennummer --item-col Artikel --rating-col Bewertung "
+    "--time-col Datum",
+    spanish: "--user-col usuario --item-col 'película' --rating-col 'puntuación' --time-col fecha",
+    american: "--user-col customer_id --item-col product_id --time-col order_date",
+    opinions: "--user-col user --item-col item --rating-col reaction",
+    windows: "--user-col user --item-col product --rating-col rating",
+    open_ends: "--user-col user --item-col item --rating-col rating --time-col timestamp",
+    float_ids: "--user-col user --item-col item",
+    nested_json: "--user-col user.id --item-col item.id --rating-col rating",
+    json_by_user: "--user-col user --item-col item",
 }
 
 
@@ -245,8 +312,8 @@ def test_from_describe_to_recommend_without_an_option(make, tmp_path: Path) -> N
     options = FORMS[make]
     found = json.loads(call("describe", path, "--json").stdout)
     assert (found["users"], found["items"], found["interactions"]) == (USERS, ITEMS, len(ROWS))
-    assert (found["ratings"] is not None) == ("rating" in options or make is wide_matrix)
-    assert (found["first"] is not None) == ("time" in options)
+    assert (found["ratings"] is not None) == ("--rating-col" in options or make is wide_matrix)
+    assert (found["first"] is not None) == ("--time-col" in options)
     trained = call("train", path, "--model", "popularity", "--out", tmp_path / "run")
     assert (
         (f"columns: {options}\n" in trained.stderr) if options else "columns:" not in trained.stderr
@@ -274,3 +341,46 @@ def _number(text: object) -> int:
     """The number that the files of these tests write in an id."""
     digits = re.sub(r"\D", "", str(text)) if len(str(text)) < 40 else str(int(str(text), 16))
     return int(digits)
+
+
+def test_letters_of_windows_are_those_that_were_written(tmp_path: Path) -> None:
+    data = ir.read(windows(tmp_path))
+    assert set(data.item_ids.ids.tolist()) == {f"“{i}” – €" for _, i, _, _ in ROWS}
+    assert "read as Windows-1252" in " ".join(data.notes)
+
+
+@pytest.mark.parametrize("make", [german_excel, spanish, american])
+def test_dates_of_every_country_are_the_same_moments(make, tmp_path: Path) -> None:
+    data = ir.read(make(tmp_path))
+    lost = {german_excel: 60, spanish: 86400, american: 1}[make]  # what the form does not write
+    latest = {(u, i): t // lost * lost for u, i, _, t in ROWS}
+    pairs = [(_number(u), _number(i)) for u, i in _pairs(data)]
+    assert dict(zip(pairs, data.times.tolist(), strict=True)) == latest
+
+
+def test_a_dislike_is_a_rating_of_zero(tmp_path: Path) -> None:
+    path = opinions(tmp_path)
+    data = ir.read(path, min_rating=1)
+    assert {(_number(u), _number(i)) for u, i in _pairs(data)} == {
+        (u, i) for u, i, r, _ in ROWS if r > 2
+    }
+    trained = call("train", path, "--model", "popularity", "--out", tmp_path / "run")
+    assert "below 1: try --min-rating 1" in trained.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("page.csv", "<!DOCTYPE html>\n<html><body>a,b</body></html>", "as web pages and XML do"),
+        ("one.csv", "item\n1\n2\n", "found one column, 'item'; expected a user and an item"),
+        ("films.csv", "movieId,title\n1,Heat\n", "a table of titles belongs to --titles"),
+        ("x.csv", "user,item,user\n1,2,3\n", "several columns are called 'user'; rename one"),
+        ("x.json", '{"a": {"b": 1}}', "no user column; columns found: a"),
+    ],
+)
+def test_what_is_no_table_is_named(tmp_path: Path, name: str, text: str, sentence: str) -> None:
+    path = write_text(tmp_path, name, text)
+    shown = call("describe", path, code=2).stderr
+    assert f"{path}" in shown
+    assert sentence in shown
+    assert "--no-header" not in shown

@@ -51,7 +51,7 @@ def home(tmp_path: Path):
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     (served / "train.txt").write_bytes(TRAIN)
     (served / "test.txt").write_bytes(TEST)

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import itemfold as ir
 from itemfold.data.columns import column_problem, to_number
 from itemfold.data.interactions import Interactions
-from itemfold.data.preparing import expressions, finish
+from itemfold.data.preparing import conversion, expressions, finish
 from itemfold.data.preparing import prepare as module
 from itemfold.data.preparing.work import Work
 
@@ -368,9 +368,7 @@ def test_a_setting_that_needs_a_column_is_rejected_without_it(
     [
         ("nothing.parquet", "no such file"),
         ("*.tsv", "no file matches"),
-        ("plays.txt", "is separated by spaces; `prepare` needs"),
-        ("plays.json", "is JSON; `prepare` needs"),
-        ("plays.dat", "is a list or a matrix; `prepare` needs"),
+        ("day=1", "columns from folders called name=value need parquet"),
         (["a.parquet", "b.csv"], "all be parquet or all be text"),
         (["a.parquet", "c.parquet"], "the item column is text in this file or in a.parquet"),
         (["a.parquet", "d.parquet"], "has no rating column, other files have"),
@@ -387,12 +385,73 @@ def test_incompatible_files_are_reported(
     plays().with_columns(item_id=pl.col("user_id")).write_parquet("c.parquet")
     plays().drop("rating").write_parquet("d.parquet")
     Path("broken.parquet").write_bytes(Path("a.parquet").read_bytes()[:200])
-    Path("plays.txt").write_text("1 2\n")
-    Path("plays.json").write_text('[{"user": 1, "item": 2}]')
-    Path("plays.dat").write_text("1,2\n2,2,3,4\n")
+    Path("day=1/day=2").mkdir(parents=True)
+    Path("day=1/day=2/plays.json").write_text('[{"user": 1, "item": 2}]')
     with pytest.raises(ir.ItemfoldError, match=sentence):
         ir.prepare(files, "out")
     assert not Path("out").exists()
+
+
+JSON_ROWS = (
+    '{"user": {"id": 1}, "item": "x", "rating": 4, "at": "2024-01-31"}\n'
+    '{"user": {"id": 2}, "item": "y", "rating": "4.5", "at": 1706700000}\n\n'
+    '{"user": {"id": 1}, "item": "x", "rating": 5, "at": "2024-02-01T10:00:00Z"}\n'
+)
+COPIED = {
+    "plays.jsonl": JSON_ROWS,
+    "ids.jsonl": '{"user": "7", "item": 12.0}\n{"user": 8, "item": true}\n',
+    "api.json": '{"ok": true, "plays": [{"user": 1, "item": 2}, {"user": 3, "item": 2}]}',
+    "by_user.json": '{"ann": {"x": 4, "y": 2}, "bob": {"x": 1}}',
+    "lists.txt": "1 5 9\n2 9\n3 5 7 8 9\n",
+    "baskets.csv": "milk,bread\nmilk,eggs,bread\nbread\nmilk,ham,eggs\n",
+    "matrix.csv": "name,a,b,c,d,e,f\nann,1,,2,,5,\nbob,,,,3,,1\n",
+    "ones.csv": "name,a,b,c,d,e,f\nann,1,,1,,1,\nbob,,,,1,,1\n",
+    "spaces.dat": "1 2 4 1700000000\n2 2 5 1700000009\n3 1 4 1700000009\n1 1 3 1700000010\n",
+    "floats.csv": "user,item\n1.0,12.0\n2.0,13.0\n",
+    "american.csv": "user,item,date\n1,2,1/31/2024 1:05 PM\n2,2,2/1/2024 12:00 AM\n",
+    "opinions.csv": "user,item,reaction\n1,2,like\n2,2,dislike\n",
+    "ends.csv": "user,item\n1,2,\n2,3,\n",
+}
+
+
+@pytest.mark.parametrize("name", COPIED)
+def test_other_forms_of_text_give_what_read_gives(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversion, "BATCH", 2)  # several batches
+    path = tmp_path / name
+    path.write_text(COPIED[name])
+    found, expected = prepared(path, tmp_path / "out"), ir.read(path)
+    assert_same(found, expected)
+    assert found.remarks == expected.remarks
+
+
+def test_windows_text_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "old.csv"
+    path.write_bytes("user,item\nann,“x” – €\nbob,naïve\n".encode("cp1252"))
+    found = prepared(path, tmp_path / "out")
+    assert found.item_ids.ids.tolist() == ["naïve", "“x” – €"]
+    assert_same(found, ir.read(path))
+
+
+def test_bad_rows_of_json_are_named_and_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "plays.jsonl"
+    path.write_text('{"user": 1, "item": 2}\n{"user": null, "item": 3}\n{"user": 4, "item": 2}\n')
+    with pytest.raises(ir.ItemfoldError, match=r"plays\.jsonl, row 2: the user id is missing"):
+        ir.prepare(path, tmp_path / "out")
+    found = prepared(path, tmp_path / "skipped", skip_bad_rows=True)
+    assert_same(found, ir.read(path, skip_bad_rows=True))
+
+
+def test_json_and_tables_are_prepared_together(tmp_path: Path) -> None:
+    for name in ("plays.jsonl", "lists.txt", "ends.csv"):
+        (tmp_path / name).write_text(COPIED[name])
+    (tmp_path / "plays.jsonl").write_text('{"user": 9, "item": 2}\n')
+    files = [tmp_path / name for name in ("plays.jsonl", "ends.csv", "lists.txt")]
+    found = prepared(files, tmp_path / "out", skip_bad_rows=False)
+    pairs = {(9, 2), (1, 2), (2, 3), (1, 5), (1, 9), (2, 9), (3, 5), (3, 7), (3, 8), (3, 9)}
+    users, items = found.user_ids.external(found.users), found.item_ids.external(found.items)
+    assert set(zip(users.tolist(), items.tolist(), strict=True)) == pairs
 
 
 # --- interruptions -------------------------------------------------------------------------------

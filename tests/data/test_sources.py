@@ -266,11 +266,11 @@ def test_titles_are_read_from_the_same_formats_as_data(tmp_path: Path) -> None:
 def test_titles_that_match_no_item_are_reported(tmp_path: Path) -> None:
     frame = pl.DataFrame({"user": [1, 1, 2], "item": [7, 8, 9]})
     write(tmp_path / "t.csv", [("a", "Heat")], ("item", "title"))
-    for titles, place in ((tmp_path / "t.csv", "t.csv."), ({"a": "Heat"}, "'titles'.")):
+    for titles, place in ((tmp_path / "t.csv", "t.csv"), ({"a": "Heat"}, "'titles'")):
         data = read(frame, titles=titles)
         assert data.titles is None
         assert "none of the 3 items has a title in" in data.notes[0]
-        assert data.notes[0].endswith(place)
+        assert data.notes[0].endswith(f"{place}, with ids such as 'a' instead of 7.")
 
 
 def test_duplicates_keep_best_rating_and_latest_time() -> None:

@@ -295,7 +295,7 @@ class Pictures(http.server.BaseHTTPRequestHandler):
 def test_pictures_are_shown_from_permitted_places_alone(browser, folder, recommender, tmp_path):
     picks = [pick.item for pick in recommender.recommend(history=[12, 57], k=5)]
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pictures) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         here = f"http://127.0.0.1:{server.server_port}"
         addresses = [f"{here}/a.svg", f"{here}/none.svg", "http://elsewhere.example/a.svg"]
         rows = [*zip(picks, [*addresses, "javascript:alert(1)"], strict=False)]
@@ -367,7 +367,7 @@ class Proxy(http.server.BaseHTTPRequestHandler):
 
 def test_an_error_page_of_a_proxy_is_a_sentence(browser):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         browser.open(f"http://127.0.0.1:{server.server_port}/")
         assert browser.texts("#note") == ["The service does not answer (status 502)."]
         server.shutdown()

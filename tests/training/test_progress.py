@@ -1,5 +1,6 @@
 """The bar of notebooks: one HTML line that is shown, replaced and removed again."""
 
+import re
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -50,6 +51,19 @@ def test_an_interrupted_iteration_removes_the_bar(page: Page) -> None:
     steps.close()
     assert page.lines[0][-1] == ""
     assert "max" not in page.lines[0][0]  # the number is not known
+
+
+@pytest.mark.parametrize(("total", "shown"), [(None, "2 0:00"), (2, "2/2 0:00")])
+def test_a_terminal_shows_the_number_of_steps_only_if_it_is_known(
+    total: int | None, shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    assert list(progress.track((c for c in "ab"), "some", show=True, total=total)) == ["a", "b"]
+    text = re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", capsys.readouterr().err)
+    assert shown in text
+    assert "None" not in text
+    assert ("left" in text) == (total is not None)
 
 
 def test_training_shows_epochs_and_validation(

@@ -45,9 +45,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Top-k recommendation with message-passing GNNs trained on smooth ranking metrics, "
-    "for known users and for users never seen before. Begin with `itemfold train FILE --out r`, "
-    "then `itemfold recommend r --history ITEM,ITEM`.",
+    help="Train a recommender on a file of who liked what, for known users and for users never "
+    "seen before. Begin with `itemfold train FILE --out r`, then `itemfold recommend r --history "
+    "ITEM,ITEM`.",
 )
 
 
@@ -186,10 +186,13 @@ def compare_command(
 
     Example: itemfold compare runs/bpr runs/item --format markdown --plot compared.svg
     """
+    from rich.text import Text
+
     from itemfold.cli.result_plots import check_plot, compared_plot
     from itemfold.cli.tables import results
     from itemfold.cli.tables.activity import compared_by_activity
     from itemfold.cli.tables.formats import check_format, print_tables
+    from itemfold.cli.tables.summary import compared_verdict
     from itemfold.evaluation.activity import shown_metrics
     from itemfold.evaluation.compare import compare_by_activity, compare_runs
     from itemfold.training.run_folder import load_runs
@@ -202,6 +205,8 @@ def compare_command(
     (metric, *_) = shown_metrics(values[found.baseline])
     if (compared := compare_by_activity(loaded, metric)).groups:
         tables.append(compared_by_activity(compared))
+    if format_ == "table" and len(values) == len(loaded):  # otherwise seeds are joined
+        console.print(Text(compared_verdict(loaded), "bold"))
     print_tables(tables, format_)
     if file is not None:
         compared_plot(values, file)
@@ -241,28 +246,37 @@ def doctor_command() -> None:
         raise typer.Exit(1)
 
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "demo": demo_command,
-    "datasets": datasets_command,
-    "models": models_command,
-    "describe": describe_command,
-    "prepare": prepare_command,
-    "train": train,
-    "tune": tune,
-    "update": update_command,
-    "evaluate": evaluate_command,
-    "compare": compare_command,
-    "recommend": recommend_command,
-    "items": items_command,
-    "report": report_command,
-    "export": export_command,
-    "serve": serve_command,
-    "forget": forget_command,
-    "reproduce": reproduce_command,
-    "doctor": doctor_command,
+COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by panel of the help
+    "Start here": {
+        "train": train,
+        "recommend": recommend_command,
+        "report": report_command,
+        "describe": describe_command,
+        "demo": demo_command,
+    },
+    "Data": {
+        "datasets": datasets_command,
+        "prepare": prepare_command,
+        "update": update_command,
+        "items": items_command,
+        "forget": forget_command,
+    },
+    "Models and measurements": {
+        "models": models_command,
+        "evaluate": evaluate_command,
+        "compare": compare_command,
+        "tune": tune,
+        "reproduce": reproduce_command,
+    },
+    "Production": {
+        "serve": serve_command,
+        "export": export_command,
+        "doctor": doctor_command,
+    },
 }
-for command_name, function in COMMANDS.items():
-    app.command(command_name, cls=Command)(function)
+for panel, commands in COMMANDS.items():
+    for command_name, function in commands.items():
+        app.command(command_name, cls=Command, rich_help_panel=panel)(function)
 
 
 def main() -> None:

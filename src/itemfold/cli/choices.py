@@ -73,6 +73,8 @@ class Command(TyperCommand):
         parts: list[Any] = [shown, *shown.params]
         for part in parts:
             part.help = fill(getattr(part, "help", None) or "")
+            if getattr(part, "is_flag", False):  # takes no value, so that typer's <bool> misleads
+                part.display_type_rich = lambda **_: None
         super(Command, shown).format_help(ctx, formatter)
 
 

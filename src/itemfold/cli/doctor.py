@@ -18,7 +18,7 @@ from rich.text import Text
 
 from itemfold.data.datasets import DATASETS
 from itemfold.data.find_dataset import cache_folder, data_variable
-from itemfold.environment import EXTRAS
+from itemfold.environment import EXTRAS, UNSUPPORTED
 from itemfold.graph.graph import Graph
 from itemfold.graph.propagation import propagate
 from itemfold.threads import usable_cpus
@@ -55,12 +55,20 @@ def checks() -> list[Check]:
     out += [_package(name, required=False, use=use) for name, use in OPTIONAL.items()]
     cores = f"{usable_cpus()} of {os.cpu_count()} cores may be used"
     out.append(Check("cpu", "ok", f"{cores}, {torch.get_num_threads()} torch threads"))
-    gpu = Check("gpu", "missing", "torch finds none; everything runs on the CPU")
+    gpu = Check("gpu", "missing", f"{_why_no_gpu()}; everything runs on the CPU")
     if torch.cuda.is_available():
         memory = torch.cuda.get_device_properties(0).total_memory / 2**30
         gpu = Check("gpu", "ok", f"{torch.cuda.get_device_name(0)}, {memory:.0f} GiB")
     out += [gpu, kernel("cpu"), *([kernel("cuda")] if torch.cuda.is_available() else [])]
     return out + [_dataset(name) for name in DATASETS]
+
+
+def _why_no_gpu() -> str:
+    """What torch finds instead of a CUDA GPU."""
+    for name, found in (("mps", torch.backends.mps), ("xpu", torch.xpu)):
+        if found.is_available():
+            return f"not used: {UNSUPPORTED[name]}"
+    return "torch finds none"
 
 
 def doctor_table(found: Sequence[Check]) -> Table:

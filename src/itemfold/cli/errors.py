@@ -101,6 +101,10 @@ def usage_sentence(error: Any) -> str:
         return f"no such option '{error.option_name}': did you mean {' or '.join(sorted(near))}?"
     command = f"{error.ctx.info_name} " if error.ctx and error.ctx.parent else ""
     hint = "" if "?" in text else f"; see: itemfold {command}--help"
+    if re.match("no such option: -[0-9]", text, re.IGNORECASE):
+        hint = f"; put -- before an id that begins with a minus: itemfold {command}… -- -20"
+    if "extra argument" in text and "data" in [p.name for p in error.ctx.command.params]:
+        hint = "; several files are one DATA: put a pattern such as 'plays/*.csv' in quotes"
     return f"{text[:1].lower()}{text[1:]}{hint}"
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
-import numpy as np
-
 from itemfold.cli import plots
-from itemfold.cli.tables.layout import html_table, interval_text, p_value
-from itemfold.cli.tables.parts import part_warning, parts_alone
-from itemfold.cli.tables.summary import LEVEL, MEANING, headlines, references, verdict
-from itemfold.errors import ItemfoldError
-from itemfold.evaluation.compare import compare_runs
+from itemfold.cli.tables.layout import html_table, interval_text
+from itemfold.cli.tables.parts import parts_alone
+from itemfold.cli.tables.summary import (
+    MEANING,
+    cautions,
+    compared_verdict,
+    headlines,
+    references,
+    verdict,
+)
 from itemfold.evaluation.metrics import best_value, headline_metrics
 from itemfold.evaluation.significance import Interval, bootstrap_intervals
 from itemfold.training.run import Run
@@ -25,7 +28,7 @@ def answer_section(group: Mapping[str, Run]) -> str:
         return '<p class="verdict">Nothing was held out, so there are no test metrics.</p>'
     (first, *_) = tested.values()
     sentence = verdict(first) if len(tested) == 1 else compared_verdict(tested)
-    warnings = [part_warning(run) for run in tested.values()]
+    warnings = dict.fromkeys(text for run in tested.values() for text in cautions(run))
     table = _one_run(first) if len(tested) == 1 else _several(tested)
     names = {name.partition("@")[0] for run in tested.values() for name in run.metrics["test"]}
     meaning = "; ".join(text for name, text in MEANING.items() if name in names)
@@ -34,34 +37,11 @@ def answer_section(group: Mapping[str, Run]) -> str:
     caption = f"Mean {metric} of the test users with 95 % intervals where they are known."
     return (
         f'<p class="verdict">{escape(sentence)}</p>'
-        + "".join(f'<p class="warning">Warning: {escape(w)}.</p>' for w in warnings if w)
+        + "".join(f'<p class="warning">Warning: {escape(w)}.</p>' for w in warnings)
         + f'<figure>{svg}<figcaption class="note">{escape(caption)}</figcaption></figure>'
         + table
         + f'<p class="note">{escape(meaning)}.</p>'
     )
-
-
-def compared_verdict(runs: Mapping[str, Run]) -> str:
-    """One sentence: which run is best, and how surely it is better than the next one."""
-    metric = next(iter(runs.values())).config["train"]["metric"]
-    known = {name: run for name, run in runs.items() if metric in run.metrics["test"]}
-    ranked = sorted(known, key=lambda name: -float(known[name].metrics["test"][metric]))
-    if len(ranked) < 2:
-        return f"{len(runs)} runs were tested."
-    best, second = ranked[:2]
-    value = f"{best} has the best {metric}, {known[best].metrics['test'][metric]:.4f}"
-    try:
-        found, *_ = compare_runs({second: known[second], best: known[best]}, [metric])
-    except ItemfoldError:  # they cannot be paired; the section on tests says why
-        return f"{value}."
-    row = next((row for row in found.rows if row.system == best), None)
-    if row is None or not np.isfinite(row.p_t):
-        return f"{value}."
-    change = f"{row.test.difference / row.baseline_mean:+.1%}" if row.baseline_mean else ""
-    p = p_value(row.p_t)
-    chance = f"p {p}" if p.startswith("<") else f"p = {p}"
-    sure = "which is better" if row.p_t < LEVEL else "which is not clearly better"
-    return f"{value}, {sure} than {second}, the next one ({change}, {chance}, paired over users)."
 
 
 def _one_run(run: Run) -> str:
@@ -102,7 +82,8 @@ def _means(runs: Mapping[str, Run], metric: str) -> dict[str, Interval]:
     out = {}
     for name, run in runs.items():
         if metric in run.per_user:
-            out[name] = bootstrap_intervals({metric: run.per_user[metric]})[metric]
+            label = name if len(runs) > 1 else run.metrics["model"]
+            out[label] = bootstrap_intervals({metric: run.per_user[metric]})[metric]
     if len(runs) == 1:
         (run,) = runs.values()
         others = {part.name: part.value for part in parts_alone(run)}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from itemfold.settings.schema import Config
 
 DATA, TRAINING, CONFIGURATION = "Data", "Training", "Configuration"
+FIRST = "Options"  # the first panel, for what most people need
 
 DATA_HELP = (
     "The name of a data set, a table of any kind such as .csv, .dat, .json, .parquet or .gz, "
@@ -58,7 +59,8 @@ class RowOptions:
     panel: ClassVar = DATA
 
     min_rating: Annotated[
-        float | None, typer.Option(help="Keep ratings of at least this value.")
+        float | None,
+        typer.Option(help="Keep ratings of at least this value.", rich_help_panel=FIRST),
     ] = None
     user_col: Annotated[str | None, typer.Option(help="Name of the user column.")] = None
     item_col: Annotated[str | None, typer.Option(help="Name of the item column.")] = None
@@ -127,7 +129,8 @@ class DataOptions:
         typer.Option(help="Keep users and items with at least this many interactions."),
     ] = None
     titles: Annotated[
-        str | None, typer.Option(help="A table with an item column and a title column.")
+        str | None,
+        typer.Option(help="A table with an item column and a title column.", rich_help_panel=FIRST),
     ] = None
     title_col: Annotated[str | None, typer.Option(help="Name of the title column in --titles.")] = (
         None
@@ -165,7 +168,7 @@ class ComponentOptions:
         str | None,
         typer.Option(
             help="{models}; `itemfold models` describes them. Default: {default model}, which "
-            "chooses its own settings; with --loss or --negatives alone: lightgcn."
+            "chooses its own settings; with --loss or --negatives alone: lightgcn.",
         ),
     ] = None
     loss: Annotated[
@@ -254,7 +257,9 @@ class SettingOptions:
     budget: Annotated[
         str | None,
         typer.Option(
-            help="Time limit of training, refit included, such as 90s, 10m or 2h. Default: none."
+            help="Time limit of the command, such as 30s, 10m or 2h; in `tune`, of each trial. "
+            "Default: none.",
+            rich_help_panel=FIRST,
         ),
     ] = None
     seed: Annotated[

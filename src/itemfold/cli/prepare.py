@@ -16,7 +16,7 @@ from itemfold.cli.tables.layout import print_line
 
 REPORTED_S = 2.0  # phases that take longer are reported
 FILES_HELP = (
-    "Parquet or text files (.csv, .tsv, .dat, .inter, also .gz), patterns in quotes such as "
+    "Parquet, text or JSON files of any form, also compressed, patterns in quotes such as "
     "'plays/*/*.parquet', or folders with all their files. A folder called name=value is a column."
 )
 

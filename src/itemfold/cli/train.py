@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from itemfold.settings.schema import Config
     from itemfold.training.run import Run
 
-SEARCH = "Search"
+SEARCH, REPEATED, OUTPUT = "Search", "Several runs", "Output"
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,16 @@ class RunOptions:
         int | None,
         typer.Option(
             help="Train and test with this many seeds, into folders in --out; shows means ± "
-            "standard deviations."
+            "standard deviations.",
+            rich_help_panel=REPEATED,
         ),
     ] = None
     folds: Annotated[
         int | None,
         typer.Option(
             help="The same with folds: every user or interaction is tested once; in a file with "
-            "timestamps, successive time windows."
+            "timestamps, successive time windows.",
+            rich_help_panel=REPEATED,
         ),
     ] = None
     final: Annotated[
@@ -63,7 +65,8 @@ class RunOptions:
         str | None,
         typer.Option(
             help="Metrics that the summary shows, such as ndcg@20,mrr@20,gini@20. Default: ndcg, "
-            "recall, hit, coverage and novelty. All are stored."
+            "recall, hit, coverage and novelty. All are stored.",
+            rich_help_panel=OUTPUT,
         ),
     ] = None
     details: Annotated[
@@ -72,6 +75,7 @@ class RunOptions:
             "--details",
             help="Also print all metrics, users by activity, the parts of a hybrid and the "
             "chosen settings.",
+            rich_help_panel=OUTPUT,
         ),
     ] = False
     track: Annotated[
@@ -79,18 +83,19 @@ class RunOptions:
         typer.Option(
             help="Also write settings, curves and metrics to mlflow or tensorboard when the run is "
             "finished; may be repeated.",
+            rich_help_panel=OUTPUT,
         ),
     ] = None
 
 
 @with_options
 def train(experiment: ExperimentOptions, run: RunOptions) -> None:
-    """Train a model, select the epoch on validation data, evaluate once on the test users.
+    """Train a model, select its settings on validation data, and evaluate it once on test data.
 
-    Without --model a hybrid is trained, which chooses its own settings on validation data. Several
-    processes train one model together: torchrun --nproc-per-node N -m itemfold train plays.csv.
+    DATA is enough: columns, split and model have defaults, which are printed. Several processes
+    train one model together: torchrun --nproc-per-node N -m itemfold train plays.csv.
 
-    Example: itemfold train plays.csv --out r
+    Example: itemfold train plays.csv --titles films.csv --budget 60s --out r
     """
     if experiment.data is not None and ranks.is_first() and error_console.is_terminal:
         print_note(f"reading {experiment.data}")
@@ -185,7 +190,9 @@ def _what_next(trained: Run, folder: str) -> list[str]:
     lines = []
     if trained.metrics["test"]:
         lines.append(f"all metrics, plots and settings: {program()} report {folder}")
-    lines.append(f"recommend: {program()} recommend {folder} --history ITEM,ITEM --explain")
+    liked = [str(item) for item in trained.item_ids.ids[:2].tolist()]
+    history = "ITEM,ITEM" if any("," in item for item in liked) else quote(",".join(liked))
+    lines.append(f"recommend: {program()} recommend {folder} --history {history} --explain")
     if trained.metrics["test"]:
         lines.append(f"before deploying, train on all data: {program()} train --final {folder}")
     return lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from itemfold.data.column_words import (
     WEIGHT_WORDS,
     WORDS,
 )
+from itemfold.data.dates import date_seconds
 
 TYPED = re.compile(r":(token|float)(_seq)?\b")  # RecBole writes user_id:token
 ENDINGS = {"time": ("timestamp", "datetime"), "title": (), "genre": ()}
@@ -34,16 +36,25 @@ def untyped(name: str) -> str:
 
 def plain_name(name: str) -> str:
     """A column name in the form of `KNOWN_NAMES`."""
-    return re.sub(r"[_\-\s.]", "", name.strip().lower())
+    return re.sub(r"[_\-\s.]", "", without_accents(name.strip().lower()))
+
+
+def without_accents(text: str) -> str:
+    """A text with plain letters.
+
+    >>> without_accents("Puntuación")
+    'Puntuacion'
+    """
+    return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
 
 
 def words_of(name: str) -> list[str]:
     """The words of a column's name.
 
-    >>> words_of("clickArticle_ID"), words_of("trackname")
-    (['click', 'article', 'id'], ['track', 'name'])
+    >>> words_of("clickArticle_ID"), words_of("trackname"), words_of("Película")
+    (['click', 'article', 'id'], ['track', 'name'], ['pelicula'])
     """
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name.strip().lstrip("#"))
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", without_accents(name).strip().lstrip("#"))
     words = [word.lower() for word in re.split(r"[_\-\s./:]+", spaced) if word]
     out: list[str] = []
     for word in words:
@@ -185,12 +196,18 @@ def is_number(value: Any) -> bool:
 
 
 def is_date(value: Any) -> bool:
-    """Whether a value is a date or the text of one, such as 2024-01-31."""
+    """Whether a value is a date or the text of one, such as 2024-01-31 or 1/31/2024."""
     if isinstance(value, dt.date):
         return True
-    return isinstance(value, str) and (
-        re.match(r"\s*(19|20)\d\d-[01]\d-[0-3]\d([T ]|\s*$)", value) is not None
-    )
+    if not isinstance(value, str):
+        return False
+    if re.match(r"\s*(19|20)\d\d-[01]\d-[0-3]\d([T ]|\s*$)", value):
+        return True
+    try:
+        date_seconds(value, day_first=False)
+    except ValueError:
+        return False
+    return True
 
 
 def _present(values: Sequence[Any]) -> list[Any]:

@@ -28,13 +28,16 @@ WORDS = {  # a column is of a role if the last word of its name, apart from endi
     "user": _words(
         "user customer client visitor member account reviewer buyer shopper reader listener viewer "
         "player person people subscriber profile household device cookie patron borrower consumer "
-        "student learner traveller traveler guest"
+        "student learner traveller traveler guest benutzer nutzer kunde kunden mitglied gebruiker "
+        "klant usuario cliente utilisateur utente"
     ),
     "item": _words(
         "item movie film product track song artist album book article news venue place poi game "
         "app recipe video anime manga show series episode podcast hotel restaurant business "
         "listing course job ad advert page post photo image beer wine joke material good goods "
-        "merchant store shop location story document paper repo repository"
+        "merchant store shop location story document paper repo repository artikel produkt buch "
+        "spiel lied rezept articulo producto pelicula libro cancion juego produit livre jeu "
+        "chanson filme produto livro prodotto"
     ),
 }
 GROUPS = _words(  # what stands for a user where there is none
@@ -60,14 +63,23 @@ ID_ENDINGS = (
     "sku",
     "ean",
     "upc",
+    "nummer",
+    "numero",
+    "codigo",
 )
 NAME_ENDINGS = ("name", "title", "label")
 LAST_WORDS = {
-    "rating": _words("rating ratings score stars star grade vote"),
-    "title": _words("title name"),
+    "rating": _words(
+        "rating ratings score stars star grade vote liked reaction bewertung puntuacion "
+        "calificacion valoracion avaliacao voto"
+    ),
+    "title": _words("title name titel titulo titre titolo nombre"),
     "genre": _words("genres genre category"),
 }
-TIME_WORDS = _words("date dat datum time timestamp datetime ts at day moment")
+TIME_WORDS = _words(
+    "date dat datum time timestamp datetime ts at day moment zeit zeitstempel zeitpunkt fecha "
+    "horodatage"
+)
 NOT_TIME = _words(  # watch_time and release_date are something else
     "release released birth birthday born publish published publication watch watched play "
     "played playing listen duration spent session year joined since expiry runtime reading "
@@ -78,3 +90,6 @@ WEIGHT_WORDS = _words(
     "views visits purchases times weight minutes seconds playtime watchtime duration ratio "
     "frequency freq"
 )
+LIKED = _words("like liked love loved yes true up upvote \U0001f44d")
+DISLIKED = _words("dislike disliked no false down downvote \U0001f44e")
+OPINIONS = {**dict.fromkeys(LIKED, 1.0), **dict.fromkeys(DISLIKED, 0.0)}  # lower case

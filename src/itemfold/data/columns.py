@@ -24,6 +24,8 @@ from itemfold.data.column_guess import (
     spare_weights,
     untyped,
 )
+from itemfold.data.column_words import OPINIONS
+from itemfold.data.dates import date_seconds, day_first_of
 from itemfold.errors import ItemfoldError
 
 IDS = ("user", "item")
@@ -121,7 +123,7 @@ def choose_columns(
             if short.count(short[hits[0]]) > 1:
                 raise ItemfoldError(
                     f"{place}: the {role} column must have a unique name, "
-                    f"and several columns are called '{short[hits[0]]}'"
+                    f"and several columns are called '{short[hits[0]]}'; rename one of them"
                 )
         else:
             _check_missing(role, requested, short, place, hits)
@@ -138,15 +140,17 @@ def _check_missing(
     role: str, requested: str | int | None, columns: list[str], place: str, several: list[int]
 ) -> None:
     """Raise if the missing column was requested, or is the user or item column."""
-    listed = ", ".join(columns) or "none"
+    listed = ", ".join(filter(None, columns)) or "none"
     if requested is not None:
         raise ItemfoldError(f"{place}: no column '{requested}'; columns found: {listed}")
     if role in IDS:
-        how = f"(name it with {role}=… or --{role}-col)"
+        how = f" (name it with {role}=… or --{role}-col)"
         if several:
             listed = " or ".join(columns[j] for j in several)
-            raise ItemfoldError(f"{place}: no {role} column is certain, it could be {listed} {how}")
-        raise ItemfoldError(f"{place}: no {role} column; columns found: {listed} {how}")
+            raise ItemfoldError(f"{place}: no {role} column is certain, it could be {listed}{how}")
+        if role == "user" and candidates(columns, "item") and candidates(columns, "title"):
+            how = "; a table of titles belongs to --titles"
+        raise ItemfoldError(f"{place}: no {role} column; columns found: {listed}{how}")
 
 
 def object_array(values: Sequence[Any]) -> npt.NDArray[Any]:
@@ -244,10 +248,12 @@ def _numbers(column: Any, role: str, where: Where) -> Floats:
     elif values.dtype.kind == "M":
         numbers = (values - np.datetime64(0, "s")) / np.timedelta64(1, "s")  # a missing time is NaN
     else:
-        numbers = np.empty(len(values))
-        for row, value in enumerate(values.tolist()):
+        numbers, listed = np.empty(len(values)), values.tolist()
+        texts = (value for value in listed if isinstance(value, str)) if role == "time" else ()
+        day_first = day_first_of(texts, where(0).rpartition(", ")[0])
+        for row, value in enumerate(listed):
             try:
-                numbers[row] = np.nan if is_missing(value) else to_number(value, role)
+                numbers[row] = np.nan if is_missing(value) else to_number(value, role, day_first)
             except NOT_A_NUMBER:
                 raise ItemfoldError(f"{where(row)}: {column_problem(value, role)}") from None
     bad = ~(np.abs(numbers) < 2.0**62)  # also true of NaN
@@ -259,31 +265,48 @@ def _numbers(column: Any, role: str, where: Where) -> Floats:
     return numbers
 
 
-# Three digits after the comma could also be thousands.
+# Three digits after one comma could also be thousands.
 DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d{1,2}", re.ASCII)
+THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+|,\d{3})", re.ASCII)
 NOT_A_NUMBER = (ValueError, TypeError, AttributeError, OverflowError)
 
 
-def to_number(value: Any, role: str) -> float:
+def to_number(value: Any, role: str, day_first: bool | None = None) -> float:
     """Parse a number; for the role "time" also a date, as seconds since 1970.
 
-    >>> to_number("4.5", "rating"), to_number("4,5", "rating")
-    (4.5, 4.5)
-    >>> to_number("1970-01-02 00:00:01 UTC", "time")
-    86401.0
+    A rating may be a word such as "like" (1) or "dislike" (0). ``day_first`` says what 3/4/2024 is.
+
+    >>> to_number("4.5", "rating"), to_number("4,5", "rating"), to_number("Dislike", "rating")
+    (4.5, 4.5, 0.0)
+    >>> to_number("1970-01-02 00:00:01 UTC", "time"), to_number("1/2/1970", "time", day_first=False)
+    (86401.0, 86400.0)
     """
     try:
         return float(value)
     except (ValueError, TypeError):
         if role != "time":
-            if isinstance(value, str) and DECIMAL_COMMA.fullmatch(value.strip()):
-                return float(value.replace(",", "."))
-            raise
-        is_moment = hasattr(value, "year")
-        moment = value if is_moment else dt.datetime.fromisoformat(_iso(value.strip()))
-        if not isinstance(moment, dt.datetime):
-            moment = dt.datetime(moment.year, moment.month, moment.day)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp()
+            return _decimal_or_opinion(value, role)
+    if hasattr(value, "year"):
+        moment = value
+    else:
+        try:
+            moment = dt.datetime.fromisoformat(_iso(value.strip()))
+        except ValueError:
+            return date_seconds(value, day_first)
+    if not isinstance(moment, dt.datetime):
+        moment = dt.datetime(moment.year, moment.month, moment.day)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp()
+
+
+def _decimal_or_opinion(value: str, role: str) -> float:
+    text = value.strip()
+    if DECIMAL_COMMA.fullmatch(text):
+        return float(text.replace(",", "."))
+    if THOUSANDS.fullmatch(text):
+        return float(text.replace(",", ""))
+    if role == "rating" and text.lower() in OPINIONS:
+        return OPINIONS[text.lower()]
+    raise ValueError(f"not a number: {text[:60]!r}")
 
 
 def _iso(text: str) -> str:
@@ -306,7 +329,7 @@ def column_problem(value: Any, role: str) -> str:
         infinite = isinstance(value, float) and not math.isfinite(value)
         return f"the {role} id is missing" if infinite else _id_problem(value, role)
     try:
-        number = math.nan if is_missing(value) else to_number(value, role)
+        number = math.nan if is_missing(value) else to_number(value, role, day_first=False)
     except NOT_A_NUMBER:
         expected = "seconds or a date like 2024-01-31" if role == "time" else "a number"
         return f"the {role} must be {expected}, got {str(value)[:60]!r}"

@@ -209,20 +209,14 @@ def _warnings(
 
 
 def _id_warnings(role: str, ids: npt.NDArray[Any], counts: Ints) -> list[str]:
-    """Warnings about text ids that look like missing values or like integers stored as floats."""
+    """Warnings about text ids that look like missing values."""
     if ids.dtype.kind == "i":
         return []
-    texts = ids.tolist()
-    found = [
+    return [
         f"the {role} id of {count:,} interactions is {text!r}; remove them if that means missing"
-        for text, count in zip(texts, counts.tolist(), strict=True)
+        for text, count in zip(ids.tolist(), counts.tolist(), strict=True)
         if text.lower() in MISSING
     ]
-    if all(text.endswith(".0") for text in texts):
-        found.append(
-            f"{role} ids are texts such as {texts[0]!r}, which differs from {texts[0][:-2]!r}"
-        )
-    return found
 
 
 def _weight_warnings(weights: Floats | None) -> list[str]:

@@ -83,13 +83,15 @@ def to_interactions(
     weighting: Weighting,
 ) -> Interactions:
     """Map the ids of a table and merge its rows; ``shape`` is that of a matrix, else None."""
+    remarks = table.remarks
     if shape is None:
-        user_ids, users = _factorise(table.user, table.ids_are_text)
-        item_ids, items = _factorise(table.item, table.ids_are_text)
+        user_ids, users, of_users = _factorise(table.user, table.ids_are_text)
+        item_ids, items, of_items = _factorise(table.item, table.ids_are_text)
+        dotted = [role for role, note in (("user", of_users), ("item", of_items)) if note]
+        remarks = (*remarks, *map(dotted_note, dotted))
     else:  # a matrix keeps all rows and columns, including empty ones
         user_ids, item_ids = IdMap(np.arange(shape[0])), IdMap(np.arange(shape[1]))
         users, items = table.user, table.item
-    remarks = table.remarks
     if table.time is not None:
         times, notes = in_seconds(table.time, name)
         table, remarks = replace(table, time=times), (*remarks, *notes)
@@ -131,13 +133,24 @@ def _leaked_notes(table: RawTable, pairs: Pairs) -> tuple[str, ...]:
     return (f"Rows of the test file that repeat others or are also training rows: {lost:,}.",)
 
 
-def _factorise(values: npt.NDArray[Any], text: bool) -> tuple[IdMap, Ints]:
-    """Sorted ids and the row of each value; text ids become integers if all are integers."""
+def dotted_note(role: str) -> str:
+    """A note on ids such as 12.0, as pandas writes them in columns with missing values."""
+    return f"The {role} ids end with .0 and were read as whole numbers."
+
+
+def _factorise(values: npt.NDArray[Any], text: bool) -> tuple[IdMap, Ints, bool]:
+    """Sorted ids, the row of each value, and whether ".0" was removed from all.
+
+    Text ids become integers if all are integers.
+    """
     if values.dtype.kind in "iu":
         unique, codes = np.unique(values, return_inverse=True)
-        return IdMap(unique), codes.reshape(-1)
+        return IdMap(unique), codes.reshape(-1), False
     listed = values.tolist()
     stripped = {value: value.strip() for value in dict.fromkeys(listed)}
+    dotted = text and all(v.endswith(".0") and is_plain_int(v[:-2]) for v in stripped.values())
+    if dotted:
+        stripped = {value: short[:-2] for value, short in stripped.items()}
     unique_text = sorted(set(stripped.values()))
     ids: npt.NDArray[Any]
     if text and all(map(is_plain_int, unique_text)):
@@ -147,4 +160,5 @@ def _factorise(values: npt.NDArray[Any], text: bool) -> tuple[IdMap, Ints]:
         ids = text_array(unique_text)
     row = {value: n for n, value in enumerate(unique_text)}
     row_of = {value: row[short] for value, short in stripped.items()}
-    return IdMap(ids), np.fromiter(map(row_of.__getitem__, listed), np.int64, len(listed))
+    rows = np.fromiter(map(row_of.__getitem__, listed), np.int64, len(listed))
+    return IdMap(ids), rows, dotted

@@ -209,7 +209,7 @@ def account(times: Floats, periods: Periods, valid_by: str) -> list[str]:
         text = f"train before {first}, validation until {begins}, test after"
     else:
         text = f"train and validation before {begins}, test after"
-    return [f"Split by time: {text}; at random: --split interactions or split_interactions."]
+    return [f"Split by time: {text}; for a random split: --split interactions."]
 
 
 def unseen_items_note(matrix: sp.csr_array, periods: Periods, unseen_items: str) -> list[str]:
@@ -217,7 +217,7 @@ def unseen_items_note(matrix: sp.csr_array, periods: Periods, unseen_items: str)
     seen = np.bincount(matrix.indices[periods.past], minlength=matrix.shape[1]) > 0
     items = matrix.indices[periods.test]
     unseen = int((~seen[items]).sum())
-    if not len(items):
+    if not unseen:
         return []
     what = ", left out" if unseen_items == "drop" else ", which no model can find"
     return [

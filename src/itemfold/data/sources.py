@@ -52,10 +52,11 @@ def read(
     """Read interactions from a file, a folder, a table in memory, or a sparse matrix.
 
     The content of a file decides how it is read, not its suffix: text with any usual separator,
-    with or without a header line, UTF-8, UTF-16 or Latin-1; JSON with an object for each row, in
-    an array or on lines; a matrix of ratings; lines of a user and its items; parquet. Text may be
-    compressed (.gz, .zst, .zip). A pattern such as "plays/*.csv" names several files, an address
-    such as "s3://bucket/plays.parquet" a file in a store that fsspec knows.
+    with or without a header line, UTF-8, UTF-16, Windows-1252 or Latin-1; JSON with an object for
+    each row, in an array or on lines, or with the items of each user; a matrix of ratings; lines of
+    a user and its items; parquet. Text may be compressed (.gz, .zst, .zip). A pattern such as
+    "plays/*.csv" names several files, an address such as "s3://bucket/plays.parquet" a file in a
+    store that fsspec knows.
 
     A folder holds train.txt (and test.txt) as in LightGCN, ratings.csv (and movies.csv) as in
     MovieLens, tables with the same columns, a published split by users (see `read_user_split`),
@@ -277,6 +278,8 @@ def with_titles(data: Interactions, place: str, found: Titles) -> Interactions:
     known = rows >= 0
     if not known.any():
         none = f"none of the {data.n_items:,} items has a title in {place}"
+        if len(ids):
+            none += f", with ids such as {ids[0]!r} instead of {data.item_ids.ids.tolist()[0]!r}"
         return replace(data, left_out={**data.left_out, "title": none})
 
     def aligned(values: Sequence[str]) -> npt.NDArray[Any]:

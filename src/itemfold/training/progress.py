@@ -36,19 +36,20 @@ def track(steps: Iterable[T], text: str, *, show: bool, total: int | None = None
         yield from NotebookBar().track(steps, total=total, description=text)
         return
     console = Console(stderr=True)
+    total = total or length_hint(steps) or None
+    count = "{task.completed}" if total is None else "{task.completed}/{task.total}"
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
-        TextColumn("{task.completed}/{task.total}"),
+        TextColumn(count),
         TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("left"),
+        *([] if total is None else [TimeRemainingColumn(), TextColumn("left")]),
         console=console,
         disable=not show or not console.is_terminal,
         transient=True,
     )
     with bar:
-        yield from bar.track(steps, total=total or length_hint(steps) or None, description=text)
+        yield from bar.track(steps, total=total, description=text)
 
 
 def watch(model: Model, *, show: bool) -> None:

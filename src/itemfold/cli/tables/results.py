@@ -115,7 +115,7 @@ def updated(run: Run) -> list[str]:
     if done["linear"]:
         lines.append(f"linear part: {done['linear']}")
     if done["epochs"]:
-        lines.append(f"network: {done['epochs']} more epochs")
+        lines.append(f"network: {counted(done['epochs'], 'more epochs')}")
     users, items = run.interactions.shape
     lines.append(
         f"{run.interactions.nnz:,} interactions of {users:,} users with {items:,} items in all, "

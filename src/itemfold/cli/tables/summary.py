@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +15,14 @@ from itemfold.cli.tables.layout import add_row, counted, new_table, p_value
 from itemfold.cli.tables.parts import part_warning, parts_alone
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.activity import stored_activity
+from itemfold.evaluation.compare import compare_runs
 from itemfold.evaluation.metrics import headline_metrics, parse_metric
 from itemfold.evaluation.significance import bootstrap_intervals
-from itemfold.serving.recommendations import Recommendations
 from itemfold.serving.recommender import Recommender
 from itemfold.training.run import Run
 
 LEVEL = 0.05  # a difference with a larger p-value may be chance
+FEW_USERS, FEW_ITEMS = 10, 100  # below which figures mislead
 LISTED = 5  # items of the example list
 SHOWN_HISTORY = 4  # items of the example user's history
 MEANING = {
@@ -39,12 +40,26 @@ def summary(run: Run, metrics: Sequence[str] | None = None) -> RenderableType:
         valid = [(name, Figure.number(value)) for name, value in run.metrics["valid"].items()]
         shown = ResultTable(("metric", "validation"), tuple(valid))
         return on_terminal(shown) if valid else Group()
-    warning = part_warning(run)
     return Group(
-        on_terminal(headlines(run, metrics)),
+        Text(""),
         Text(verdict(run), style="bold"),
-        *([Text(f"warning: {warning}", style="bold yellow")] if warning else []),
+        *(Text(f"warning: {warning}", style="bold yellow") for warning in cautions(run)),
+        on_terminal(headlines(run, metrics)),
     )
+
+
+def cautions(run: Run) -> list[str]:
+    """Why the figures of a run may mislead, if they may."""
+    found = [warning] if (warning := part_warning(run)) else []
+    n_users, n_items = run.metrics.get("users", {}).get("judged", 0), run.interactions.shape[1]
+    if 0 < n_users < FEW_USERS:
+        found.append(f"{counted(n_users, 'test users')} cannot tell a difference from chance")
+    if n_users and n_items < FEW_ITEMS:
+        found.append(
+            f"of {n_items} items a list of 20 has many by chance, so figures are high; shorter "
+            "lists: itemfold evaluate RUN --k 5"
+        )
+    return found
 
 
 def how_trained(run: Run) -> str:
@@ -126,31 +141,55 @@ def references(run: Run) -> list[Reference]:
 
 
 def verdict(run: Run) -> str:
-    """One sentence: how a run compares with popularity and with its best part, and how surely."""
+    """How a run compares with popularity and with its best part, and how surely."""
     metric, name = run.config["train"]["metric"], run.metrics["model"]
     found = references(run)
     if not found:
         value = run.metrics["test"].get(metric)
         return f"{name}: {metric} {value:.4f} on test." if value is not None else f"{name}."
     first, *rest = [_against(metric, reference) for reference in found]
-    return f"{name} is {'; '.join([first, *rest])}."
+    return " ".join([f"{name} is {first}.", *(f"It is {other}." for other in rest)])
 
 
 def _against(metric: str, reference: Reference) -> str:
-    """A phrase such as "better than popularity in ndcg@20 (+9 %, 95 %: +7 % to +11 %, p <.001)"."""
+    """A phrase such as "better than popularity in ndcg@20: +9.0% (95 %: +7% to +11%, p <.001)"."""
     values = reference.values
-    if "difference" not in values:  # a run of an earlier release
-        return f"beside {reference.name} with {metric} {values[metric]:.4f}"
-    own, p = values[metric] - values["difference"], p_value(values["p"])
-    chance = f"p {p}" if p.startswith("<") else f"p = {p}"
     base = values[metric]
+    if "difference" not in values:  # a run of an earlier release
+        return f"beside {reference.name} with {metric} {base:.4f}"
+    if values["difference"] == values.get("low") == values.get("high") == 0:
+        return f"equal to {reference.name} in {metric}"
+    own, p = base - values["difference"], p_value(values["p"])
     change = f"{own / base - 1:+.1%}" if base else f"{own:+.4f}"
+    sure = f"p {p}" if p.startswith("<") else f"p = {p}"
     if base and "low" in values:  # the stored interval is of the reference against the model
-        change += f", 95 %: {-values['high'] / base:+.1%} to {-values['low'] / base:+.1%}"
-    if not values["p"] < LEVEL:
-        return f"not clearly different from {reference.name} in {metric} ({change}, {chance})"
-    word = "better" if values["difference"] < 0 else "worse"
-    return f"{word} than {reference.name} in {metric} ({change}, {chance})"
+        sure = f"95 %: {-values['high'] / base:+.1%} to {-values['low'] / base:+.1%}, {sure}"
+    word = "better than" if values["difference"] < 0 else "worse than"
+    word = word if values["p"] < LEVEL else "within chance of"
+    return f"{word} {reference.name} in {metric}: {change} ({sure})"
+
+
+def compared_verdict(runs: Mapping[str, Run]) -> str:
+    """One sentence: which run is best, and how surely it is better than the next one."""
+    metric = next(iter(runs.values())).config["train"]["metric"]
+    known = {name: run for name, run in runs.items() if metric in run.metrics["test"]}
+    ranked = sorted(known, key=lambda name: -float(known[name].metrics["test"][metric]))
+    if len(ranked) < 2:
+        return f"{len(runs)} runs were tested."
+    best, second = ranked[:2]
+    value = f"{best} has the best {metric}, {known[best].metrics['test'][metric]:.4f}"
+    try:
+        found, *_ = compare_runs({second: known[second], best: known[best]}, [metric])
+    except ItemfoldError:  # they cannot be paired; a note on tests says why
+        return f"{value}."
+    row = next((row for row in found.rows if row.system == best), None)
+    if row is None or not np.isfinite(row.p_t):
+        return f"{value}."
+    change = f"{row.test.difference / row.baseline_mean:+.1%}" if row.baseline_mean else ""
+    p = p_value(row.p_t)
+    chance = f"p {p}" if p.startswith("<") else f"p = {p}"
+    sure = "which is better than" if row.p_t < LEVEL else "which is within chance of"
+    return f"{value}, {sure} {second}, the next one ({change}, {chance}, paired over users)."
 
 
 # --- one user's list -----------------------------------------------------------------------------
@@ -178,10 +217,17 @@ def example_list(run: Run) -> RenderableType:
     rows = typical_users(run)
     (row,), (user,) = rows.tolist(), run.user_ids.external(rows).tolist()
     names, others = history_names(run, row, SHOWN_HISTORY)
-    found: Recommendations = Recommender.from_run(run).recommend(user, k=LISTED)
+    explains = run.model.explains
+    found = Recommender.from_run(run).recommend(user, k=LISTED, explain=explains)
     more = f" and {others} more" if others else ""
-    table = new_table("", "item", *["title"] * (run.titles is not None), numbers=("",))
+    columns = ["title"] * (run.titles is not None) + ["mostly because of"] * explains
+    table = new_table("", "item", *columns, numbers=("",))
+    for column in table.columns[2:]:  # one line an item
+        column.no_wrap, column.overflow = True, "ellipsis"
     for rank, pick in enumerate(found, start=1):
-        add_row(table, str(rank), str(pick.item), *[pick.title] * (run.titles is not None))
+        reason = max(pick.reasons, key=lambda reason: reason.share, default=None)
+        because = "" if reason is None else str(reason.title or reason.item)
+        cells = [pick.title] * (run.titles is not None) + [because] * explains
+        add_row(table, str(rank), str(pick.item), *cells)
     head = f"The list of user {user}, who has {'; '.join(names)}{more}:"
     return Group(Text(""), Text(head), table)

@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 from itemfold.data.columns import NOT_A_NUMBER, is_missing, to_number
+from itemfold.data.dates import decided
 from itemfold.data.preparing.inputs import InputTable
 from itemfold.errors import ItemfoldError
 
@@ -19,17 +20,23 @@ FLOATS = ("FLOAT", "DOUBLE")
 WHITE = " || ".join(f"chr({n})" for n in range(0x3001) if chr(n).isspace())
 NUMBER = r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?"
 MOMENT = r"(19|20)[0-9]{2}-[01][0-9]-[0-3][0-9]([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{6})?)?"
+TWO_ORDERS = r"^\s*([0-9]{1,2})[/-]([0-9]{1,2})[/-][0-9]{2,4}"  # 3/4/2024 can be two dates
+LENIENT = "ignore_errors = true"  # for a first look at a file
 PLAIN = r"0|-?[1-9][0-9]{0,17}"  # an integer as Python writes it
+DOTTED = rf"({PLAIN})\.0"
 TYPES = {"integer": "BIGINT", "large": "UBIGINT", "float": "DOUBLE", "text": "VARCHAR"}
 
 
-def add_functions(connection: Any) -> None:
-    """Register the Python functions that the expressions use."""
+def add_functions(connection: Any, day_first: bool | None = None) -> None:
+    """Register the Python functions that the expressions use.
+
+    ``day_first`` says what 3/4/2024 is.
+    """
 
     def number(role: str) -> Any:
         def convert(text: str) -> float:
             try:
-                return math.nan if is_missing(text) else to_number(text, role)
+                return math.nan if is_missing(text) else to_number(text, role, day_first)
             except NOT_A_NUMBER:
                 return math.nan
 
@@ -38,6 +45,28 @@ def add_functions(connection: Any) -> None:
     connection.create_function("to_number", number("rating"), ["VARCHAR"], "DOUBLE")
     connection.create_function("to_time", number("time"), ["VARCHAR"], "DOUBLE")
     connection.create_function("to_text", lambda value: str(value), ["DOUBLE"], "VARCHAR")
+
+
+def day_first(connection: Any, tables: list[InputTable]) -> bool | None:
+    """Whether days come before months in the times of all files; None if all are in other forms."""
+    seen: dict[bool, str] = {}
+    uncertain = ""
+    for table in tables:
+        column, kind = table.columns.get("time", ("", ""))
+        if kind != "VARCHAR" or table.fixed.get("time"):
+            continue
+        source = table.relation if table.header is None else f"{table.relation}, {LENIENT})"
+        a, b = (f"TRY_CAST(regexp_extract({column}, '{TWO_ORDERS}', {n}) AS INT)" for n in (1, 2))
+        wanted = ("a > 12", "b > 12", "a <> b")
+        found = connection.execute(
+            f"SELECT {', '.join(f'min(x) FILTER ({condition})' for condition in wanted)} "
+            f"FROM (SELECT {column} AS x, {a} AS a, {b} AS b FROM {source}) WHERE a IS NOT NULL"
+        ).fetchall()[0]
+        for key, text in zip((True, False), found[:2], strict=True):
+            if text is not None:
+                seen.setdefault(key, text.strip())
+        uncertain = uncertain or (found[2] or "").strip()
+    return decided(seen, uncertain, str(tables[0].path) if len(tables) == 1 else "the files")
 
 
 def kind_of_ids(tables: list[InputTable], role: str) -> str:

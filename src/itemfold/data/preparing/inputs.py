@@ -5,29 +5,41 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from itemfold.data.columns import Names, choose_columns
-from itemfold.data.readers.baskets import is_basket_file
-from itemfold.data.readers.delimited import Header, asked_header, header_of
+from itemfold.data.readers.delimited import Header, header_of
 from itemfold.data.readers.frames import first_line
 from itemfold.data.readers.given_split import split_files
-from itemfold.data.readers.json_table import is_json
-from itemfold.data.readers.packed import LATIN1, UTF8, checked_encoding, packing_of, plain_suffix
+from itemfold.data.readers.packed import (
+    LATIN1,
+    UTF8,
+    encoding_note,
+    packing_of,
+    plain_suffix,
+)
 from itemfold.data.readers.parquet import check_parquet, is_parquet
-from itemfold.data.readers.text_format import sniff
+from itemfold.data.readers.text_format import Record, TextFormat
 from itemfold.data.readers.user_split import is_user_split
-from itemfold.data.readers.wide import is_wide
 from itemfold.errors import ItemfoldError
 from itemfold.validation import shown
 
-TEXT = (".csv", ".tsv", ".inter", ".dat", ".data")  # files of a folder that are read
+TEXT = (
+    ".csv",
+    ".tsv",
+    ".inter",
+    ".dat",
+    ".data",
+    ".json",
+    ".jsonl",
+    ".ndjson",
+)  # files of a folder that are read
 LONGEST_LINE = 2**24  # bytes of a text file
 NONE = "__HIVE_DEFAULT_PARTITION__"  # Hive's name for a missing value
-PREPARED_KINDS = ".parquet, .csv, .tsv, .inter, .dat or .data (text also with .gz or .zst)"
+PREPARED_KINDS = f".parquet, {', '.join(TEXT)} (text also compressed)"
 ENCODINGS = {UTF8: "utf-8", LATIN1: "latin-1", "utf-16": "utf-16", "utf-16-le": "utf-16"}
 COMPRESSIONS = {"": "none", ".gz": "gzip", ".zst": "zstd"}
 
@@ -54,6 +66,8 @@ class InputTable:
     columns: dict[str, tuple[str, str]]  # role → (expression, type)
     header: Header | None = None  # of a text file
     fixed: dict[str, str] = field(default_factory=dict)  # role → value from the name of a folder
+    is_text: bool = False  # whether ids were read from text
+    remarks: tuple[str, ...] = ()
 
 
 def find_inputs(files: Any, without: Path) -> list[Input]:
@@ -146,18 +160,6 @@ def _partition(path: Path, root: Path) -> dict[str, str]:
 # --- columns of a file ---------------------------------------------------------------------------
 
 
-def open_table(
-    connection: Any, input_: Input, names: Names, header: bool | None = None
-) -> InputTable:
-    """The columns of a file; raises if the user or the item column is missing.
-
-    ``header`` says whether the first line of a text file has names; None recognises it.
-    """
-    if is_parquet(input_.path):
-        return _open_parquet(connection, input_, names)
-    return _open_text(input_, names, header)
-
-
 def same_columns(tables: list[InputTable]) -> None:
     """Raise unless all files have the same columns, each text in all files or in none."""
     first = tables[0]
@@ -186,7 +188,8 @@ def parquet(*paths: Path) -> str:
     return f"read_parquet([{listed}], file_row_number = true, hive_partitioning = false)"
 
 
-def _open_parquet(connection: Any, input_: Input, names: Names) -> InputTable:
+def open_parquet(connection: Any, input_: Input, names: Names) -> InputTable:
+    """The columns of a parquet file; raises if the user or the item column is missing."""
     path = input_.path
     check_parquet(path)
     relation = parquet(path)
@@ -204,10 +207,10 @@ def _open_parquet(connection: Any, input_: Input, names: Names) -> InputTable:
     return InputTable(path, relation, columns)
 
 
-def _open_text(input_: Input, names: Names, has_header: bool | None) -> InputTable:
+def open_text(input_: Input, names: Names, form: TextFormat, rows: list[Record]) -> InputTable:
+    """The columns of a text file with this format and these first rows."""
     path, more = input_.path, list(input_.partition)
-    header = _read_header(path, names, more, has_header)
-    form = header.form
+    header = header_of(path, names, form, rows, more)
     declared = ", ".join(f"'c{j}': 'VARCHAR'" for j in range(len(header.columns)))
     quote = literal('"' if form.quotes else "")
     before = header.line - 1 if form.header else form.skip
@@ -225,28 +228,8 @@ def _open_text(input_: Input, names: Names, has_header: bool | None) -> InputTab
     fixed = {
         role: values[position - own] for role, position in header.at.items() if position >= own
     }
-    return InputTable(path, relation, columns, header, fixed)
-
-
-def _read_header(path: Path, names: Names, more: list[str], has_header: bool | None) -> Header:
-    """The header of a text file; raises for files that only `read` can read."""
-    problem = f"a .{packing_of(path)[1:]} archive" if packing_of(path) not in COMPRESSIONS else ""
-    if problem or is_json(path):
-        raise _not_prepared(path, problem or "JSON")
-    form, rows = sniff(path, asked_header(path, names, has_header))
-    if is_basket_file(form, rows) or is_wide(names, form, rows) or form.sep == " ":
-        what = "separated by spaces" if form.sep == " " else "a list or a matrix"
-        raise _not_prepared(path, what)
-    if form.encoding not in ENCODINGS:
-        raise _not_prepared(path, f"{form.encoding} text")
-    form = replace(form, encoding=checked_encoding(path, form.encoding))
-    return header_of(path, names, form, rows, more)
-
-
-def _not_prepared(path: Path, what: str) -> ItemfoldError:
-    return ItemfoldError(
-        f"{path}: is {what}; `prepare` needs parquet or text with a separator such as a comma or a "
-        "tab, and other commands read this file as it is"
+    return InputTable(
+        path, relation, columns, header, fixed, is_text=True, remarks=encoding_note(form.encoding)
     )
 
 

@@ -18,10 +18,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from itemfold.data.merging import dotted_note
 from itemfold.data.prepared import MANIFEST, STATE, Prepared, prepared_facts, read_manifest
 from itemfold.data.preparing import finish, rows
-from itemfold.data.preparing.expressions import add_functions, final_id
-from itemfold.data.preparing.inputs import Input, find_inputs, open_table, parquet, same_columns
+from itemfold.data.preparing.conversion import open_input
+from itemfold.data.preparing.expressions import add_functions, day_first, final_id
+from itemfold.data.preparing.inputs import Input, find_inputs, parquet, same_columns
 from itemfold.data.preparing.pairs import (
     Merging,
     Numbering,
@@ -76,8 +78,8 @@ def prepare(
     after `kill -9`. Requires the package duckdb.
 
     Args:
-        files: Parquet or text files, patterns such as "plays/*/*.parquet", or folders with such
-            files. A folder called `name=value` adds a column.
+        files: Parquet, text or JSON files, patterns such as "plays/*/*.parquet", or folders with
+            such files. A folder called `name=value` adds a column.
         out: The folder to write.
         memory: Memory limit, such as "4GB". Anything larger is spilled to disk, inside `out`.
         threads: Number of threads; default: all CPUs.
@@ -200,7 +202,6 @@ def _connected(work: Work, memory: int, threads: int) -> Iterator[Any]:
     }
     with duckdb.connect(config=config) as connection:
         connection.execute("SET enable_progress_bar = false")
-        add_functions(connection)
         try:
             yield connection
         except duckdb.OutOfMemoryException as error:
@@ -234,8 +235,9 @@ class _Job:
         self.connection, self.work = connection, work
         self.weighting, self.min_rating = weighting, min_rating
         names = rules.names
-        tables = [open_table(connection, input_, names, rules.header) for input_ in inputs]
+        tables = [open_input(connection, input_, rules, work, n) for n, input_ in enumerate(inputs)]
         same_columns(tables)
+        add_functions(connection, day_first(connection, tables))
         needs = {"time": "half_life"} if weighting.half_life is not None else {}
         needs |= {"rating": "min_rating"} if min_rating is not None else {}
         self.plan = StagingPlan(tables, names, rules.skip, weighting.duplicates == "sum", needs)
@@ -265,7 +267,11 @@ class _Job:
             "weighting": str(self.weighting),
             "left_out": facts["left_out"],
             "skipped": facts["skipped"],
-            "remarks": [unit_note(unit)] if unit != "seconds" else [],
+            "remarks": [
+                *dict.fromkeys(remark for table in self.plan.tables for remark in table.remarks),
+                *map(dotted_note, facts.get("dotted", ())),
+                *([unit_note(unit)] if unit != "seconds" else []),
+            ],
         }
 
     def _stage(self) -> tuple[int, StepFacts]:

@@ -96,8 +96,8 @@ def stage(
         raise _unreadable(plan, group, error) from error
     facts = _facts(connection, plan, parquet(path))
     ragged = 0
-    if plan.skip and group[0].header is not None:
-        for name in rejects:
+    if plan.skip:
+        for name in (n for n, table in zip(rejects, group, strict=True) if table.header):
             counted = f"SELECT count(DISTINCT (scan_id, line)) FROM {name}"
             ragged += connection.execute(counted).fetchone()[0]
             connection.execute(f"DROP TABLE {name}; DROP TABLE {name}_scan")
@@ -148,7 +148,7 @@ def _checked(plan: StagingPlan, table: InputTable, rejects: str = "", more: str 
             held_as = plan.held_as(role)
             values.append(f"{sql.id_value(column, kind, held_as)} AS {role}")
             marks.append(f"{sql.id_problem(role, held_as)} AS {role}_bad")
-            if table.header is not None:  # a text that is more than its id
+            if table.is_text:  # a text that is more than its id
                 values.append(f"{column} AS {role}_raw")
                 marks.append(f"{role}_raw <> {role} AS {role}_wide")
         else:
@@ -173,9 +173,10 @@ def _facts(connection: Any, plan: StagingPlan, staged: str) -> StepFacts:
             wanted[f"time_{unit}"] = f"count(*) FILTER ({good} AND {inside})"
     for role in IDS:
         held_as, integers = plan.held_as(role), {}  # conditions for ids to become integers
-        if held_as == "text" and plan.tables[0].header is not None:
+        if held_as == "text" and plan.tables[0].is_text:
             exact = f"coalesce(CAST(TRY_CAST({role} AS BIGINT) AS VARCHAR) = {role}, false)"
             integers["plain"] = f"regexp_full_match({role}, '{sql.PLAIN}')"
+            integers["dotted"] = f"regexp_full_match({role}, '{sql.DOTTED}')"
             integers["exact"] = f"{exact} AND NOT {role}_wide"
         elif held_as == "float":
             integers["plain"] = f"{role} = floor({role}) AND abs({role}) < {2.0**53!r}"
@@ -232,14 +233,21 @@ def summarise(connection: Any, plan: StagingPlan, parts: Sequence[StepFacts]) ->
         "left_out": left_out,
         "latest": max(latest) / UNITS[unit] if latest else None,
         "time_unit": unit,
+        "dotted": [role for role in IDS if are_dotted(parts, role)],
         **{f"{role}_whole": _are_integers(parts, role, bool(skipped)) for role in IDS},
     }
 
 
 def _are_integers(parts: Sequence[StepFacts], role: str, has_skipped: bool) -> bool:
     """Whether all ids are integers, by the rules of `read`."""
-    plain = all(part[f"{role}_plain"] for part in parts)
-    return plain or (not has_skipped and all(part.get(f"{role}_exact", False) for part in parts))
+    if are_dotted(parts, role) or all(part[f"{role}_plain"] for part in parts):
+        return True
+    return not has_skipped and all(part.get(f"{role}_exact", False) for part in parts)
+
+
+def are_dotted(parts: Sequence[StepFacts], role: str) -> bool:
+    """Whether all ids are integers with ".0"."""
+    return all(part.get(f"{role}_dotted", False) for part in parts)
 
 
 # --- bad rows ------------------------------------------------------------------------------------
@@ -272,8 +280,9 @@ def _problems(
     if not plan.skip:
         raise count.error()
     if ragged:
-        assert group[0].header is not None
-        count.add(str(group[0].path), group[0].header.ragged([]), ragged)
+        first = next(table for table in group if table.header is not None)
+        assert first.header is not None
+        count.add(str(first.path), first.header.ragged([]), ragged)
     return count
 
 

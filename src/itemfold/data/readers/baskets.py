@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from itemfold.data.columns import Names, RawTable, object_array
@@ -38,30 +39,8 @@ def is_basket_file(form: TextFormat, rows: list[Record]) -> bool:
 
 def read_baskets(path: Path, names: Names, form: TextFormat, *, skip: bool = False) -> RawTable:
     """Read lines of ids: a user and its items, or only items if the first ids repeat."""
-    requested = next((role for role, name in names.items() if name is not None), None)
-    if skip or requested:
-        setting = requested or "skip_bad_rows"
-        raise ItemfoldError(
-            f"'{setting}' needs a file with columns, and {path} has a list of ids on each line"
-        )
-    lists = [
-        [field.strip() for field in fields if field.strip()] for _, fields in records_of(path, form)
-    ]
-    heads = [ids[0] for ids in lists]
-    if len(set(heads)) == len(heads):
-        users = [ids[0] for ids in lists for _ in ids[1:]]
-        items = [item for ids in lists for item in ids[1:]]
-        remark = f"Each of the {len(lists):,} lines was read as a user and its items."
-    else:
-        users = [str(n) for n, ids in enumerate(lists, start=1) for _ in ids]
-        items = [item for ids in lists for item in ids]
-        remark = (
-            f"Each of the {len(lists):,} lines was read as a basket of items; users are the "
-            "numbers of the lines, because the first ids repeat."
-        )
-    if not items:
-        raise ItemfoldError(f"{path}: no user has an item")
-    _check_repeats(path, items)
+    pairs, remark = basket_pairs(path, names, form, skip=skip)
+    users, items = zip(*pairs, strict=True)
     return RawTable(
         object_array(users),
         object_array(items),
@@ -70,13 +49,54 @@ def read_baskets(path: Path, names: Names, form: TextFormat, *, skip: bool = Fal
     )
 
 
-def _check_repeats(path: Path, items: list[str]) -> None:
+def basket_pairs(
+    path: Path, names: Names, form: TextFormat, *, skip: bool = False
+) -> tuple[Iterator[tuple[str, str]], str]:
+    """The pairs of users and items of a file of lists, line by line, and how it was read."""
+    requested = next((role for role, name in names.items() if name is not None), None)
+    if skip or requested:
+        setting = requested or "skip_bad_rows"
+        raise ItemfoldError(
+            f"'{setting}' needs a file with columns, and {path} has a list of ids on each line"
+        )
+    heads: set[str] = set()
+    counts: Counter[str] = Counter()
+    n_lines = 0
+    for head, *rest in _lists(path, form):
+        n_lines += 1
+        heads.add(head)
+        counts.update(rest)
+    with_users = len(heads) == n_lines
+    if with_users:
+        pairs = ((head, item) for head, *rest in _lists(path, form) for item in rest)
+        remark = f"Each of the {n_lines:,} lines was read as a user and its items."
+    else:
+        counts.update(ids[0] for ids in _lists(path, form))
+        lists = enumerate(_lists(path, form), start=1)
+        pairs = ((str(n), item) for n, ids in lists for item in ids)
+        remark = (
+            f"Each of the {n_lines:,} lines was read as a basket of items; users are the "
+            "numbers of the lines, because the first ids repeat."
+        )
+    if not counts:
+        raise ItemfoldError(f"{path}: no user has an item")
+    _check_repeats(path, counts)
+    return pairs, remark
+
+
+def _lists(path: Path, form: TextFormat) -> Iterator[list[str]]:
+    """The ids of each line."""
+    for _, fields in records_of(path, form):
+        yield [field.strip() for field in fields if field.strip()]
+
+
+def _check_repeats(path: Path, counts: Counter[str]) -> None:
     """Raise for texts of other kinds, such as logs, whose words hardly repeat."""
-    counts = Counter(items)
+    total = counts.total()
     repeated = sum(count for count in counts.values() if count > 1)
-    if repeated < REPEATED * len(items) and not all(map(str.isdecimal, items)):
+    if repeated < REPEATED * total and not all(map(str.isdecimal, counts)):
         raise ItemfoldError(
             f"{path}: lines have different numbers of fields, and only {repeated:,} of "
-            f"{len(items):,} ids come more than once; expected a table, or a user and its items on "
+            f"{total:,} ids come more than once; expected a table, or a user and its items on "
             "each line"
         )

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.bad_rows import find_problems, kept_rows
-from itemfold.data.column_guess import Sample
+from itemfold.data.column_guess import Sample, names_columns
 from itemfold.data.columns import Layout, Names, RawTable, choose_columns, layout_of, table_of
 from itemfold.data.readers.frames import first_line, salvaged, used_roles
-from itemfold.data.readers.packed import LATIN1, UTF8, encoding_note, is_utf8, packing_of
+from itemfold.data.readers.packed import UTF8, checked_encoding, encoding_note, packing_of
 from itemfold.data.readers.text_format import (
     SEPARATORS,
     Record,
@@ -72,17 +72,26 @@ def header_of(
     if len(first) == 1:
         listed = ", ".join(TextFormat(sep).shown for sep in SEPARATORS)
         raise ItemfoldError(
-            f"{path}, line {line}: found one column, {first[0][:60]!r}; expected columns separated "
-            f"by one of {listed}"
+            f"{path}, line {line}: found one column, {first[0][:60]!r}; expected a user and an "
+            f"item column, separated by one of {listed}"
         )
+    first = [*first, ""] if _ends_open(rows) else first
     columns = first if form.header else [str(n) for n in range(1, len(first) + 1)]
     sample = sample_of(rows, form.header, len(columns))
     try:
         at = choose_columns([*columns, *more], names, str(path), sample, header=form.header)
     except ItemfoldError as error:
+        if form.header and names_columns(first):
+            raise
         raise ItemfoldError(f"{error}; {_hint(form, line, first)}") from error
     layout = layout_of(columns, at, sample, header=form.header)
     return Header(line, columns, at, form, layout)
+
+
+def _ends_open(rows: list[Record]) -> bool:
+    """Whether all lines but the first end with a separator, and so have an empty field more."""
+    (_, first), rest = rows[0], [fields for _, fields in rows[1:]]
+    return bool(rest) and all(len(f) == len(first) + 1 and not f[-1] for f in rest)
 
 
 def sample_of(rows: list[Record], header: bool, width: int) -> Sample:
@@ -122,10 +131,10 @@ def read_rows(path: Path, found: Header, names: Names, *, skip: bool = False) ->
     try:
         return _read_rows(path, found, names, skip)
     except ItemfoldError:
-        if found.form.encoding != UTF8 or is_utf8(path):
+        # only the beginning was looked at
+        if (encoding := checked_encoding(path, found.form.encoding)) == found.form.encoding:
             raise
-    # only the beginning was looked at
-    found = replace(found, form=replace(found.form, encoding=LATIN1))
+    found = replace(found, form=replace(found.form, encoding=encoding))
     return _read_rows(path, found, names, skip)
 
 

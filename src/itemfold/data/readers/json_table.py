@@ -1,4 +1,5 @@
-"""Reader of JSON: an object for each row, on lines or in an array, or the columns of a frame."""
+"""Reader of JSON: an object for each row, on lines or in an array, also inside other objects; the
+columns of a frame; or the items of each user."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from itemfold.data.bad_rows import find_problems, kept_rows
+from itemfold.data.column_guess import candidates
 from itemfold.data.columns import Names, RawTable, choose_columns, layout_of, object_array, table_of
 from itemfold.data.readers.frames import salvaged, used_roles
 from itemfold.data.readers.packed import (
@@ -48,6 +50,12 @@ class JsonRows:
     names: list[str]
     encoding: str
     whole: list[Row] | None  # of a file that is not made of lines
+    remark: str = ""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Notes on how the file was read."""
+        return (*([self.remark] if self.remark else []), *encoding_note(self.encoding))
 
     def __iter__(self) -> Iterator[tuple[str, Row]]:
         if self.whole is not None:
@@ -61,19 +69,20 @@ def open_json(path: Path) -> JsonRows:
     """Find out how a file writes its rows; files of lines are not read as a whole."""
     head = read_bytes(path, HEAD)
     encoding = encoding_of(head)
-    whole: list[Row] | None = None
+    found: tuple[list[Row], str] | None = None
     text = head.decode(encoding, errors="replace").lstrip("\ufeff \t\r\n")
     if text.startswith("{") and _is_object(text.partition("\n")[0]):
         encoding = checked_encoding(path, encoding)
         first = [row for _, row in islice(_lines(path, encoding), SAMPLE)]
-        if len(first) == 1 and (columns := _columns_of(first[0])):
-            whole = columns
+        if len(first) == 1:
+            found = _rows_in(next(islice(_objects(path, encoding), 1))[1])
     else:
         data, encoding = decoded(read_bytes(path))
-        whole = _rows_of(path, data)
+        found = _rows_of(path, data)
+    whole, remark = (None, "") if found is None else (list(map(_flat, found[0])), found[1])
     first = first if whole is None else whole[:SAMPLE]
     names = list(dict.fromkeys(name for row in first for name in row))
-    return JsonRows(path, first, names, encoding, whole)
+    return JsonRows(path, first, names, encoding, whole, remark)
 
 
 def read_json(path: Path, names: Names, *, skip: bool = False) -> RawTable:
@@ -110,10 +119,29 @@ def read_json(path: Path, names: Names, *, skip: bool = False) -> RawTable:
 
     found = salvaged(table, without_bad_rows)
     layout = layout_of(rows.names, at, sample)
-    return replace(found, layout=layout, remarks=encoding_note(rows.encoding))
+    return replace(found, layout=layout, remarks=rows.remarks)
 
 
 def _lines(path: Path, encoding: str) -> Iterator[tuple[str, Row]]:
+    return ((place, _flat(row)) for place, row in _objects(path, encoding))
+
+
+def _flat(row: Row) -> Row:
+    """A row whose objects are columns: user.id of {"user": {"id": 1}}.
+
+    >>> _flat({"user": {"id": 1, "at": {"city": "Bonn"}}, "item": 2})
+    {'user.id': 1, 'user.at.city': 'Bonn', 'item': 2}
+    """
+    if not any(isinstance(value, dict) for value in row.values()):
+        return row
+    out: Row = {}
+    for name, value in row.items():
+        inner = _flat(value) if isinstance(value, dict) else None
+        out |= {name: value} if inner is None else {f"{name}.{key}": v for key, v in inner.items()}
+    return out
+
+
+def _objects(path: Path, encoding: str) -> Iterator[tuple[str, Row]]:
     with open_bytes(path) as file:
         text = io.TextIOWrapper(file, encoding=encoding)
         for number, line in enumerate(text, start=1):
@@ -135,17 +163,64 @@ def _is_object(line: str) -> bool:
         return False
 
 
-def _rows_of(path: Path, text: str) -> list[Row]:
-    """The rows of a whole file: an array of objects, or an object of columns."""
+def _rows_of(path: Path, text: str) -> tuple[list[Row], str]:
+    """The rows of a whole file, and a note on how it was read."""
     try:
         content = json.loads(text)
     except ValueError as error:
         raise ItemfoldError(f"{path}: {EXPECTED} ({error})") from None
-    if isinstance(content, dict) and (rows := _columns_of(content)):
-        return rows
     if isinstance(content, list) and all(isinstance(row, dict) for row in content):
-        return content
+        return content, ""
+    if isinstance(content, dict) and (found := _rows_in(content)):
+        return found
     raise ItemfoldError(f"{path}: {EXPECTED}, found other JSON")
+
+
+def _rows_in(content: Row) -> tuple[list[Row], str] | None:
+    """The rows of an object: its columns, the items of each user, or the only list of rows in it.
+
+    >>> _rows_in({"ok": True, "data": {"plays": [{"user": 1, "item": 2}]}})
+    ([{'user': 1, 'item': 2}], "The rows are those of 'data.plays'.")
+    >>> _rows_in({"ann": ["x", "y"], "bob": ["x"]})[0][0]
+    {'user': 'ann', 'item': 'x'}
+    """
+    names = list(content)
+    if any(candidates(names, role) for role in ("user", "item")) and (rows := _columns_of(content)):
+        return rows, ""
+    lists = _lists_in(content)
+    if len(lists) == 1:
+        ((name, rows),) = lists.items()
+        return rows, f"The rows are those of '{name}'."
+    if rows := _items_of_users(content):
+        return rows, "Each name was read as a user, and its list as the items of that user."
+    rows = _columns_of(content)
+    return (rows, "") if rows else None
+
+
+def _lists_in(content: Row) -> dict[str, list[Row]]:
+    """The lists of objects in an object, by their names."""
+    found: dict[str, list[Row]] = {}
+    for name, value in content.items():
+        if isinstance(value, dict):
+            found |= {f"{name}.{inner}": rows for inner, rows in _lists_in(value).items()}
+        elif isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
+            found[name] = value
+    return found
+
+
+def _items_of_users(content: Row) -> list[Row]:
+    """The pairs of an object that has a list of ids, or ratings by id, for each user."""
+    rows: list[Row] = []
+    for user, items in content.items():
+        if not isinstance(items, dict | list):
+            return []
+        rated = items if isinstance(items, dict) else {}
+        for item in items:
+            value = rated.get(item)
+            if isinstance(item, dict | list) or isinstance(value, dict | list):
+                return []
+            rows.append({"user": user, "item": item, **({"rating": value} if rated else {})})
+    return rows if len(content) > 1 else []
 
 
 def _columns_of(content: Row) -> list[Row]:

@@ -6,6 +6,7 @@ import bz2
 import codecs
 import gzip
 import lzma
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -16,7 +17,8 @@ from typing import IO, Any
 
 from itemfold.errors import ItemfoldError
 
-UTF8, LATIN1 = "utf-8-sig", "latin-1"
+UTF8, LATIN1, WINDOWS = "utf-8-sig", "latin-1", "cp1252"
+NAMES = {LATIN1: "Latin-1", WINDOWS: "Windows-1252"}  # encodings that are guesses
 PACKED = {  # what the bytes of a packed file begin with
     b"\x1f\x8b": ".gz",
     b"\x28\xb5\x2f\xfd": ".zst",
@@ -34,6 +36,7 @@ OTHERS = {  # tables of other programs
     b"\xd0\xcf\x11\xe0": "an old Excel workbook",
     b"%PDF": "a PDF file",
 }
+WINDOWS_BYTES = re.compile(rb"[\x80-\x9f]")  # letters in Windows-1252, no signs in Latin-1
 BLOCK = 2**22  # bytes that are decoded at once
 DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
@@ -148,13 +151,32 @@ def encoding_of(head: bytes) -> str:
     try:
         codecs.getincrementaldecoder(UTF8)().decode(head)
     except UnicodeDecodeError:
-        return LATIN1
+        return _single_byte(head)
     return UTF8
 
 
-def is_utf8(path: Path) -> bool:
-    """Whether a whole file is UTF-8, of which only the beginning was looked at."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
+def _single_byte(data: bytes) -> str:
+    """Windows-1252 if its curly quotes or its euro sign occur, otherwise Latin-1."""
+    try:
+        return WINDOWS if data.decode(WINDOWS) != data.decode(LATIN1) else LATIN1
+    except UnicodeDecodeError:
+        return LATIN1
+
+
+def checked_encoding(path: Path, encoding: str) -> str:
+    """The encoding of a whole file, of which the beginning has this one."""
+    if encoding not in (UTF8, LATIN1, WINDOWS):
+        return encoding
+    if encoding == UTF8 and _is_all(path, "utf-8"):
+        return UTF8
+    with open_bytes(path) as file:
+        has_more = any(WINDOWS_BYTES.search(block) for block in iter(lambda: file.read(BLOCK), b""))
+    return WINDOWS if has_more and _is_all(path, WINDOWS) else LATIN1
+
+
+def _is_all(path: Path, encoding: str) -> bool:
+    """Whether a whole file can be decoded."""
+    decoder = codecs.getincrementaldecoder(encoding)()
     try:
         with open_bytes(path) as file:
             while block := file.read(BLOCK):
@@ -165,22 +187,17 @@ def is_utf8(path: Path) -> bool:
     return True
 
 
-def checked_encoding(path: Path, encoding: str) -> str:
-    """The encoding of a whole file, of which the beginning has this one."""
-    return LATIN1 if encoding == UTF8 and not is_utf8(path) else encoding
-
-
 def decoded(data: bytes) -> tuple[str, str]:
     """A whole text, and its encoding."""
     encoding = encoding_of(data)
     try:
         return data.decode(encoding), encoding
     except UnicodeDecodeError:  # it ends within a character
-        return data.decode(LATIN1), LATIN1
+        return data.decode(found := _single_byte(data)), found
 
 
 def encoding_note(encoding: str) -> tuple[str, ...]:
     """A note on an encoding that is a guess."""
-    if encoding != LATIN1:
+    if encoding not in NAMES:
         return ()
-    return ("The file is not UTF-8 and was read as Latin-1.",)
+    return (f"The file is not UTF-8 and was read as {NAMES[encoding]}.",)

@@ -27,6 +27,7 @@ SEPARATORS = ("\t", "::", ",", ";", "|", " ")
 SHOWN = {"\t": "a tab", " ": "spaces"}
 INNER = "\x1f"  # separator that replaces those of several characters
 EVEN = 0.9  # share of rows with the same number of fields in a table
+MARKUP = re.compile(r"\ufeff?\s*<(!doctype html|html|\?xml)", re.IGNORECASE)
 COMMENTS = ("%", "# ")  # what lines before the header begin with
 
 Record = tuple[int, list[str]]  # line, fields
@@ -81,6 +82,10 @@ def sniff(path: Path, header: bool | None = None) -> tuple[TextFormat, list[Reco
         text = text[: text.rfind("\n") + 1] or text
     if not text.strip():
         raise ItemfoldError(f"{path}: the file is empty; expected a table")
+    if markup := MARKUP.match(text):
+        raise ItemfoldError(
+            f"{path}: begins with {markup[0].strip()!r}, as web pages and XML do; expected a table"
+        )
     if "\0" in text.lstrip().partition("\n")[0]:
         raise ItemfoldError(f"{path}: is not a text file; save the table as .csv or .parquet")
     found = recognised(text, plain_suffix(path))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -42,15 +44,43 @@ def is_wide(names: Names, form: TextFormat, rows: list[Record]) -> bool:
 
 def read_wide(path: Path, form: TextFormat, *, skip: bool = False) -> RawTable:
     """Read a matrix; an empty cell and a 0 are no interaction."""
+    entries, remark = wide_entries(path, form, skip=skip)
+    users, items, ratings = zip(*entries, strict=True)
+    values = np.array(ratings)
+    return RawTable(
+        object_array(users),
+        object_array(items),
+        rating=None if (values == 1).all() else values,
+        ids_are_text=True,
+        remarks=(remark, *encoding_note(form.encoding)),
+    )
+
+
+def wide_entries(
+    path: Path, form: TextFormat, *, skip: bool = False
+) -> tuple[Iterator[tuple[str, str, float]], str]:
+    """(user, item, rating) of the cells of a matrix, line by line, and how it was read."""
     if skip:
         raise ItemfoldError(
             f"'skip_bad_rows' needs a row for each interaction, and {path} is a matrix"
         )
     records = records_of(path, replace(form, header=True))
     columns = [untyped(name) for name in next(records)[1]]
-    rows: list[str] = []
-    others: list[str] = []
-    ratings: list[float] = []
+    cells = _cells(path, columns, records)
+    first = next(cells, None)
+    if first is None:
+        raise NoRowsError(f"{path}: the matrix has no entries")
+    of_items = bool(candidates(columns[:1], "item") or candidates(columns[:1], "title"))
+    entries = ((b, a, r) if of_items else (a, b, r) for a, b, r in chain([first], cells))
+    sides = "items × users" if of_items else "users × items"
+    remark = f"The table was read as a matrix of {sides}; empty cells and 0 are no interaction."
+    return entries, remark
+
+
+def _cells(
+    path: Path, columns: list[str], records: Iterator[Record]
+) -> Iterator[tuple[str, str, float]]:
+    """(name of the row, name of the column, rating) of each cell with an interaction."""
     for line, fields in records:
         if len(fields) != len(columns):
             raise ItemfoldError(
@@ -66,22 +96,4 @@ def read_wide(path: Path, form: TextFormat, *, skip: bool = False) -> RawTable:
                     f"{path}, line {line}: the rating must be a number, got {cell[:60]!r}"
                 ) from None
             if rating:
-                rows.append(fields[0].strip())
-                others.append(name)
-                ratings.append(rating)
-    if not ratings:
-        raise NoRowsError(f"{path}: the matrix has no entries")
-    of_items = bool(candidates(columns[:1], "item") or candidates(columns[:1], "title"))
-    users, items = (others, rows) if of_items else (rows, others)
-    values = np.array(ratings)
-    sides = "items × users" if of_items else "users × items"
-    return RawTable(
-        object_array(users),
-        object_array(items),
-        rating=None if (values == 1).all() else values,
-        ids_are_text=True,
-        remarks=(
-            f"The table was read as a matrix of {sides}; empty cells and 0 are no interaction.",
-            *encoding_note(form.encoding),
-        ),
-    )
+                yield fields[0].strip(), name, rating
