@@ -91,7 +91,7 @@ def plot(path: Path, name: str, points: list[Point]) -> None:
     if not own and not peers:
         return
     figure, axes = plt.subplots(figsize=(7.2, 4.6))
-    last = 1.5 * max(p["seconds"] for p in (*own, *peers))
+    last = 3 * max(p["seconds"] for p in (*own, *peers))
     first = min(p["seconds"] for p in (*own, *peers))
     if peers:
         steps, values = columns(peers)
@@ -128,13 +128,14 @@ def columns(points: list[Point]) -> tuple[list[float], list[float]]:
 
 
 def label(axes: Any, points: list[Point], last: float) -> None:
-    """The name of each system beside its point; names that would overlap are moved apart."""
+    """The name of each system beside its point; names that would overlap are moved down."""
     low, high = axes.get_ylim()
     taken: list[tuple[float, float]] = []
     for p in sorted(points, key=quality, reverse=True):
         x, y = np.log10(p["seconds"]) / np.log10(last), (100 * quality(p) - low) / (high - low)
-        while any(abs(x - other) < 0.3 and abs(y - height) < 0.055 for other, height in taken):
-            y -= 0.055
+        y += 0.015 if p is best_until(points, p["seconds"]) else -0.02  # above the line, if on it
+        while any(abs(x - other) < 0.3 and abs(y - height) < 0.06 for other, height in taken):
+            y -= 0.06
         taken.append((x, y))
-        place = (p["seconds"] * 1.07, low + (y - 0.012) * (high - low))
-        axes.text(*place, p["system"], fontsize=11, color="#333333")
+        axes.text(p["seconds"] * 1.1, low + y * (high - low), p["system"], fontsize=12,
+                  color="#333333")  # fmt: skip
