@@ -4,15 +4,18 @@ import importlib
 import json
 import runpy
 import sys
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
-OF_OTHERS = ("common.py", "service_process.py")  # modules, and scripts of other environments
-OF_OTHERS += ("peers_recbole.py", "peers_implicit.py", "frontier_peers.py")
+# modules, and scripts of other environments
+OF_OTHERS = ("common.py", "service_process.py", "frontier_plot.py")
+OF_OTHERS += ("peers_recbole.py", "peers_implicit.py", "frontier_peers.py", "frontier_recbole.py")
 SCRIPTS = sorted(path.name for path in FOLDER.glob("*.py") if path.name not in OF_OTHERS)
 SMALL = "synthetic:users=120,items=90,interactions=2500"
 
@@ -130,3 +133,59 @@ def test_the_table_is_made_of_the_results(monkeypatch: pytest.MonkeyPatch) -> No
     results, page = FOLDER / "results.json", (FOLDER / "README.md").read_text()
     rows = json.loads(results.read_text()) if results.is_file() else []
     assert run_all.with_table(page, rows) == page, "run `python benchmarks/run_all.py --table`"
+
+
+def point(system: str, seconds: float, value: float, budget: int | None = None) -> dict[str, Any]:
+    """A point of `frontier.py`."""
+    settings = {"budget": budget} if system == "itemfold" else {}
+    found = {"system": system, "seconds": seconds, "ndcg@20": value, "settings": settings}
+    return {**found, "runs": [[seconds, value]]}
+
+
+@pytest.mark.parametrize(
+    ("points", "share"),
+    [
+        ([("ALS", 2.0, 0.10), ("itemfold", 4.0, 0.11)], 1.0),  # above it
+        ([("ALS", 2.0, 0.10), ("itemfold", 4.0, 0.09)], 0.9),
+        ([("ALS", 2.0, 0.10), ("itemfold", 4.0, 0.09), ("itemfold", 4.5, 0.11)], 1.0),  # from 5 s
+        ([("EASE", 30.0, 0.10), ("itemfold", 4.0, 0.09), ("itemfold", 40.0, 0.11)], 0.9),
+        ([("ALS", 2.0, 0.10), ("BPR", 9.0, 0.05), ("itemfold", 7.0, 0.10)], 1.0),
+        ([("ALS", 2.0, 0.10)], 1.0),
+    ],
+)
+def test_the_share_is_of_the_best_that_is_done_by_then(
+    monkeypatch: pytest.MonkeyPatch, points: list[tuple[str, float, float]], share: float
+) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    worst_share = importlib.import_module("frontier_plot").worst_share
+    assert worst_share([point(*each) for each in points], 5.0) == pytest.approx(share)
+
+
+def test_points_are_measured_once_and_again_for_other_code_or_data(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    module = importlib.import_module("frontier")
+    options, runs = Namespace(repeats=1, threads=1), list[float]()
+
+    def measure(version: str, digest: str = "a", repeats: int = 1) -> None:
+        options.repeats = repeats
+        store = module.Store(tmp_path, "data", digest, options)
+        found = store.point("itemfold", {"packages": [version]}, {"budget": 5})
+        store.repeat(found, lambda: (runs.append(1.0), (4.0 + len(runs), 0.1))[1])
+
+    counts = []
+    for arguments in (("1",), ("1",), ("1", "a", 3), ("2",), ("2", "b")):
+        measure(*arguments)
+        counts.append(len(runs))
+    assert counts == [1, 1, 3, 4, 5]
+    (kept,) = module.stored(tmp_path)["data"]["points"]
+    assert (kept["packages"], kept["runs"], kept["seconds"]) == (["2"], [[9.0, 0.1]], 9.0)
+
+
+def test_the_table_of_the_frontier_is_made_of_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    frontier = importlib.import_module("frontier")
+    page = (FOLDER / "README.md").read_text()
+    made = frontier.with_table(page, frontier.stored(FOLDER), frontier.FROM)
+    assert made == page, "run `python benchmarks/frontier.py --only table`"

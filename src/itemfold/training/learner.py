@@ -15,6 +15,7 @@ from itemfold.graph.graph import Graph
 from itemfold.models.base import Model
 from itemfold.sampling.batches import Batches
 from itemfold.settings.resolve import Settings
+from itemfold.training.adam import Adam
 from itemfold.training.cuda_graph import Step, captured
 from itemfold.training.kept_memory import keep_memory
 from itemfold.training.loss_inputs import LossInputs
@@ -59,7 +60,7 @@ class Learner:
         if on_gpu and config.lr_plateau < 1:  # a recorded step reads its rate from this memory
             for group in groups:
                 group["lr"] = torch.tensor(group["lr"], device=self.device)
-        self.optimizer = torch.optim.Adam(groups, fused=True, capturable=on_gpu)
+        self.optimizer = Adam(groups, fused=True, capturable=on_gpu)
         self.average = WeightAverage(self.model, config.ema_decay)
 
     def set_rate(self, share: float) -> None:
