@@ -14,6 +14,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from itemfold.serving.http.api_keys import NO_KEY
 from itemfold.serving.http.http_parser import BoundedParser
 from itemfold.serving.http.limits import Limits
 from itemfold.serving.http.middleware import UNREAD
@@ -198,7 +199,7 @@ class LimitedConnection(H11Protocol):
         status = self.conn.error_status if self.conn.error_status in REASONS else 400
         sentence = self.conn.error_sentence or "the request is not valid HTTP/1.1"
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # nothing was answered yet
-            self.telemetry.answers.labels("malformed", status, "none").inc()
+            self.telemetry.answers.labels("malformed", status, NO_KEY).inc()
             reason = f"{status} {REASONS[status]}"
             self.transport.write(_response(reason, sentence, "Connection: close"))
         if not self._is_idle():
@@ -246,7 +247,7 @@ class LimitedConnection(H11Protocol):
         if not self._is_refused:
             return
         self._is_refused, self._refused_at = False, self.loop.time()
-        self.telemetry.answers.labels("refused", 503, "none").inc()
+        self.telemetry.answers.labels("refused", 503, NO_KEY).inc()
         if self.transport.is_closing():
             return
         self.transport.write(BUSY)

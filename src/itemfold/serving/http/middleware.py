@@ -14,8 +14,9 @@ from typing import Any
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from itemfold.serving.http.access import is_keyless
+from itemfold.serving.http.access import KEY_CLASS, is_keyless
 from itemfold.serving.http.access_log import log
+from itemfold.serving.http.api_keys import NO_KEY
 from itemfold.serving.http.errors import BODIES, error_response, route_path
 from itemfold.serving.http.limits import Limits
 from itemfold.serving.http.telemetry import Telemetry
@@ -71,7 +72,7 @@ class RequestObserver:
     def _record(self, exchange: _Exchange) -> None:
         path, upload = route_path(exchange.scope), exchange.scope.get("upload_seconds", 0.0)
         seconds = max(0.0, time.perf_counter() - exchange.started - upload)
-        key = exchange.scope.get("key_class", "none")
+        key = exchange.scope.get(KEY_CLASS, NO_KEY)
         self.telemetry.answers.labels(path, exchange.status, key).inc()
         self.telemetry.seconds.labels(path).observe(seconds)
         self.telemetry.upload_seconds.labels(path).observe(upload)
