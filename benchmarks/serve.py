@@ -136,14 +136,14 @@ def throughput(setting: Setting) -> float:
             for connections in CONNECTIONS[1:2] if setting.quick else CONNECTIONS:
                 load = setting.load(service, connections=connections, seconds=setting.seconds)
                 found = load.result()
-                good, refused = found["statuses"]["200"], found["statuses"]["503"]
+                goodput, refused = found["goodput"], found["statuses"]["503"]
                 p50, p99 = (1e3 * np.percentile(found["seconds"], q) for q in (50, 99))
                 print(
                     f"{workers} workers, {connections} connections: "
-                    f"{good / found['elapsed']:.0f}/s, p50 {p50:.1f} ms, p99 {p99:.1f} ms, "
+                    f"{goodput:.0f}/s, p50 {p50:.1f} ms, p99 {p99:.1f} ms, "
                     f"refused {refused}, failed {failed(found) - refused}"
                 )
-                best[workers] = max(best.get(workers, 0.0), good / found["elapsed"])
+                best[workers] = max(best.get(workers, 0.0), goodput)
     if setting.cores.apart:
         setting.verdicts.also("serve_cores", best[2] / best[1], 1.7, at_least=True)
     else:
@@ -252,7 +252,7 @@ def overload(setting: Setting, service: Service, capacity: float, times: int) ->
         setting.verdicts.also(f"{name}_times_capacity", offered, 3.5, at_least=True)
     setting.verdicts.also(f"{name}_worst_s", found["seconds"][-1], 2 * BOUND)
     setting.verdicts.also(f"{name}_unanswered", found["failures"].total(), 0)
-    share = statuses["200"] / found["elapsed"] / capacity
+    share = found["goodput"] / capacity
     setting.verdicts.also(f"{name}_share_answered", share, 0.8, at_least=True)
     setting.verdicts.also(f"{name}_recovery_s", recovery, 5.0)
 

@@ -154,5 +154,5 @@ class Load:
             "sent": sum(one["sent"] for one in found),
             "sending": max(one["sending"] for one in found),
             "last_sent": max(one["last_sent"] for one in found),
-            "elapsed": max(one["elapsed"] for one in found),
+            "goodput": sum(one["good"] for one in found) / max(one["sending"] for one in found),
         }

@@ -22,6 +22,7 @@ from itemfold.serving.http.errors import error_response
 from itemfold.serving.http.settings import LOCAL_NAMES
 
 KEY_CLASS = "key_class"  # in the scope of a request with a valid key
+HOLD = "hold"  # in the scope: lets a rejected request wait for its turn
 CHARGE = "charge"  # in the scope: the rate limit and the index of the key
 KEYLESS = ("/livez", "/readyz", "/health", "/", "/dashboard")  # probes and pages without data
 
@@ -133,6 +134,8 @@ class KeyCheck:
             return
         if key is not None:
             scope[KEY_CLASS] = key[1]
+        if HOLD in scope:
+            await scope[HOLD](receive)
         await response(scope, receive, send)
 
     def _find(self, header: str) -> tuple[int, str] | None:

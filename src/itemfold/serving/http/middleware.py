@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,6 +22,9 @@ from itemfold.serving.http.limits import Limits
 from itemfold.serving.http.telemetry import Telemetry
 from itemfold.serving.http.work_queue import CLIENT_GONE, PLACE, WorkQueue, busy
 
+if TYPE_CHECKING:  # its packages may be missing
+    from itemfold.serving.http.tracing import Tracing
+
 RUN_FINGERPRINT = "X-Run-Fingerprint"
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 UNQUEUED = ("/about", "/metrics", "/stats", "/openapi.json")  # answered even if the queue is full
@@ -30,7 +33,7 @@ SAFE_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"
 
 
 class RequestObserver:
-    """Count, time and log every request, and give it an id.
+    """Count, time, log and trace every request, and give it an id.
 
     HEAD is handled as GET without a body. An unexpected exception becomes status 500. Once
     `stopping` is set, responses ask clients to close their connections. A place in the queue that
@@ -45,9 +48,10 @@ class RequestObserver:
         queue: WorkQueue,
         *,
         access_log: bool,
+        tracing: Tracing | None = None,
     ) -> None:
         self.app, self.telemetry, self.queue = app, telemetry, queue
-        self.stopping, self.access_log = stopping, access_log
+        self.stopping, self.access_log, self.tracing = stopping, access_log, tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle an ASGI connection."""
@@ -70,25 +74,27 @@ class RequestObserver:
             self._record(exchange)
 
     def _record(self, exchange: _Exchange) -> None:
-        path, upload = route_path(exchange.scope), exchange.scope.get("upload_seconds", 0.0)
-        seconds = max(0.0, time.perf_counter() - exchange.started - upload)
-        key = exchange.scope.get(KEY_CLASS, NO_KEY)
+        scope, path = exchange.scope, route_path(exchange.scope)
+        total, upload = time.perf_counter() - exchange.started, scope.get("upload_seconds", 0.0)
+        seconds, key = max(0.0, total - upload), scope.get(KEY_CLASS, NO_KEY)
         self.telemetry.answers.labels(path, exchange.status, key).inc()
         self.telemetry.seconds.labels(path).observe(seconds)
         self.telemetry.upload_seconds.labels(path).observe(upload)
+        fields = {
+            "request_id": exchange.request_id,
+            "method": exchange.method,
+            "path": path,
+            "status": exchange.status,
+            "key": key,
+            "ms": round(1e3 * seconds, 2),
+            "upload_ms": round(1e3 * upload, 2),
+            "bytes": exchange.size,
+            **scope.get("log", {}),
+        }
         if self.access_log:
-            log(
-                logging.INFO,
-                "request",
-                request_id=exchange.request_id,
-                method=exchange.method,
-                path=path,
-                status=exchange.status,
-                ms=round(1e3 * seconds, 2),
-                upload_ms=round(1e3 * upload, 2),
-                bytes=exchange.size,
-                **exchange.scope.get("log", {}),
-            )
+            log(logging.INFO, "request", **fields)
+        if self.tracing is not None:
+            self.tracing.record(Headers(raw=scope["headers"]), total, fields)
 
 
 class _Exchange:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.types import Receive
 
 from itemfold.serving.http.limits import Limits
 
@@ -138,7 +139,7 @@ class WorkQueue:
         self, job: Future[T], done: asyncio.Future[T], request: Request, max_wait_s: float | None
     ) -> None:
         """Wait for the end of a job; raise if it had to be given up before it began."""
-        gone = asyncio.ensure_future(_until_disconnected(request))
+        gone = asyncio.ensure_future(until_disconnected(request.receive))
         try:
             either: set[asyncio.Future[Any]] = {done, gone}
             await asyncio.wait(either, timeout=max_wait_s, return_when=asyncio.FIRST_COMPLETED)
@@ -181,6 +182,7 @@ def busy() -> HTTPException:
     return HTTPException(503, text, {"Retry-After": str(RETRY_SECONDS)})
 
 
-async def _until_disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
+async def until_disconnected(receive: Receive) -> None:
+    """Wait until the client of a request disconnects."""
+    while (await receive())["type"] != "http.disconnect":
         pass
