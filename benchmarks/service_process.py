@@ -22,15 +22,10 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Cores:
-    """Which cores the service has, and which its load; `apart` if they share none."""
+    """Which cores the service has, and which its load; the same if there are only two."""
 
     service: list[int]
     load: list[int]
-
-    @property
-    def apart(self) -> bool:
-        """Whether the service has two cores that the load does not use."""
-        return len(self.service) == 2 and not set(self.service) & set(self.load)
 
     @classmethod
     def of_machine(cls) -> Cores:
