@@ -80,6 +80,8 @@ class RequestObserver:
         self.telemetry.answers.labels(path, exchange.status, key).inc()
         self.telemetry.seconds.labels(path).observe(seconds)
         self.telemetry.upload_seconds.labels(path).observe(upload)
+        if not self.access_log and self.tracing is None:
+            return
         fields = {
             "request_id": exchange.request_id,
             "method": exchange.method,
