@@ -23,7 +23,6 @@ from itemfold.serving.http.middleware import UNREAD
 from itemfold.serving.http.refusals import (
     MAX_BUSY_DELAY_S,
     MAX_REJECTION_DELAY_S,
-    REJECTED_PER_SECOND,
     Pace,
     Refusals,
 )
@@ -92,7 +91,7 @@ class ConnectionPool:
         self.idle: dict[LimitedConnection, None] = {}
         self.unsent: dict[LimitedConnection, None] = {}
         self.refusals = Refusals()
-        self.pace = Pace(REJECTED_PER_SECOND, MAX_REJECTION_DELAY_S)
+        self.pace = Pace(limits.max_rejected, MAX_REJECTION_DELAY_S)
 
     def make_room(self, connections: int) -> bool:
         """Close the oldest idle connection if there are too many; return False if none is idle."""

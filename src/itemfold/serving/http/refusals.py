@@ -8,7 +8,7 @@ from typing import Protocol
 
 MIN_BUSY_DELAY_S, MAX_BUSY_DELAY_S = 0.1, 1.0  # before a 503: some clients retry at once
 BUSY_PER_SECOND = 500  # more refusals would take the time of requests that are answered
-REJECTED_PER_SECOND, MAX_REJECTION_DELAY_S = 100, 10.0  # 401s and 429s
+MAX_REJECTION_DELAY_S = 10.0  # before a 401 or a 429
 TICK_S = 0.02  # between two rounds of answers: one timer serves all connections
 
 
