@@ -27,7 +27,7 @@ from itemfold.serving.http.refusals import (
     Refusals,
 )
 from itemfold.serving.http.telemetry import Telemetry
-from itemfold.serving.http.transport import LingeringTransport
+from itemfold.serving.http.transport import DROPS_PER_SECOND, LINGER_S, LingeringTransport
 from itemfold.serving.http.work_queue import (
     PLACE,
     RETRY_SECONDS,
@@ -84,6 +84,7 @@ class ConnectionPool:
         unsent: Connections whose clients do not read, the oldest first.
         refusals: Requests that wait for their 503.
         pace: The pace of answers to clients without a valid key, or beyond their rate limit.
+        drops: The pace of reads of what clients send after their answer.
     """
 
     def __init__(self, limits: Limits, max_connections: int) -> None:
@@ -92,6 +93,7 @@ class ConnectionPool:
         self.unsent: dict[LimitedConnection, None] = {}
         self.refusals = Refusals()
         self.pace = Pace(limits.max_rejected, MAX_REJECTION_DELAY_S)
+        self.drops = Pace(DROPS_PER_SECOND, LINGER_S)
 
     def make_room(self, connections: int) -> bool:
         """Close the oldest idle connection if there are too many; return False if none is idle."""
@@ -144,7 +146,7 @@ class LimitedConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept the connection, or answer 503 if there are too many."""
-        lingering = LingeringTransport(transport, self._before_close)
+        lingering = LingeringTransport(transport, self._before_close, self.pool.drops)
         super().connection_made(lingering)
         if self.pool.make_room(len(self.connections)):
             self.pool.idle[self] = None
