@@ -1,7 +1,8 @@
 """A service under attack: `/livez` and single recommendations for a client with a key.
 
-1 to 2,500 connections of attackers without a key (and, for answers that are never read, with one)
-send headers, bodies or chunks slowly or without end, or say nothing. Meanwhile a client opens a
+1 to 2,500 connections of attackers without a key (for answers that are never read: with a key of
+their own, within its rate limit) send headers, bodies or chunks slowly or without end, or say
+nothing. Meanwhile a client opens a
 connection for every request, as a probe does, and asks for its lists over one that stays open.
 """
 
@@ -22,7 +23,8 @@ from attackers import KINDS
 from fold_in import TOP, histories, untrained
 from service_process import HERE, Cores, Service, pinned
 
-KEY = "the-key-of-the-benchmark"
+KEY, ATTACKER = "the-key-of-the-client", "the-key-of-the-attacker"
+RATE_LIMIT = 100  # users per second and key; the client sends fewer
 CONNECTIONS = (1, 100, 2500)
 SETTLE_S = 2.0  # from the start of an attack to the first measurement
 
@@ -38,14 +40,17 @@ def main() -> None:
     worst = {"livez": 0.0, "list": 0.0}
     with tempfile.TemporaryDirectory() as name:
         untrained(split).save(Path(name) / "run")
-        run, extra = str(Path(name) / "run"), ("--api-key", KEY)
+        run, keys = str(Path(name) / "run"), Path(name) / "keys"
+        keys.touch(mode=0o600)
+        keys.write_text(f"{KEY} class=client\n{ATTACKER} class=attacker\n")
+        extra = ("--api-key-file", str(keys), "--rate-limit", str(RATE_LIMIT))
         with Service(run, cores.service, *extra) as service, pinned(cores.load):
             measure(service, bodies, 0.5 if options.quick else options.seconds, "quiet")
             for kind in KINDS:
                 for connections in CONNECTIONS[:1] if options.quick else CONNECTIONS:
                     command = [sys.executable, str(HERE / "attackers.py"), service.address, kind]
                     command += ["--connections", str(connections)]
-                    command += ["--key", KEY] if kind == "unread" else []
+                    command += ["--key", ATTACKER] if kind == "unread" else []
                     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as attack:
                         assert attack.stdout
                         assert attack.stdout.readline() == "ready\n"

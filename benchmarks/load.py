@@ -1,9 +1,10 @@
 """Load on a service from a separate process: persistent connections that send many requests.
 
 Prints `ready` when it is connected. At the end, or at SIGTERM, it reads the last responses and
-prints JSON: statuses, seconds of each response, how requests failed, how long it was sending, and
-when it sent the last. With --rate, requests are sent at fixed times, whether or not earlier ones
-are answered; a connection has one at a time.
+prints JSON: statuses, seconds of each response, how requests failed, how long it was sending and
+when it sent the last, and how many were answered with 200 while it was sending. With --rate,
+requests are sent at fixed times, whether or not earlier ones are answered; a connection has one at
+a time.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Load:
         self.failures: Counter[str] = Counter()
         self.seconds: list[float] = []
         self.sockets: dict[int, socket.socket] = {}
-        self.sent, self.last_sent, self.is_over = 0, 0.0, False
+        self.sent, self.last_sent, self.is_over, self.good = 0, 0.0, False, 0
         self.waiting = selectors.DefaultSelector()
 
     def stop(self) -> None:
@@ -85,7 +86,7 @@ class Load:
             "sent": self.sent,
             "sending": self.last_sent - began,
             "last_sent": self.last_sent,
-            "elapsed": time.monotonic() - began,
+            "good": self.good,
         }
 
     def due(self, began: float) -> float:
@@ -131,7 +132,9 @@ class Load:
         self.waiting.unregister(connection)
         if part:
             self.seconds.append(time.monotonic() - request.sent_at)
-            self.statuses[head.split()[1].decode()] += 1
+            status = head.split()[1].decode()
+            self.statuses[status] += 1
+            self.good += status == "200" and not self.is_over
         else:
             self.failures["closed without an answer"] += 1
         if not part or b"connection: close" in head.lower():

@@ -33,6 +33,7 @@ CPU = (
     "fold_in.py yelp2018",
     "serve.py yelp2018 --model gnn",
     "serve.py yelp2018 --model hybrid",
+    "attack.py yelp2018",
     "ppr.py yelp2018",
     "peers.py ml-1m",
     "update.py ml-latest-small",

@@ -22,15 +22,10 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Cores:
-    """Which cores the service has, and which its load; `apart` if they share none."""
+    """Which cores the service has, and which its load; the same if there are only two."""
 
     service: list[int]
     load: list[int]
-
-    @property
-    def apart(self) -> bool:
-        """Whether the service has two cores that the load does not use."""
-        return len(self.service) == 2 and not set(self.service) & set(self.load)
 
     @classmethod
     def of_machine(cls) -> Cores:
@@ -154,5 +149,5 @@ class Load:
             "sent": sum(one["sent"] for one in found),
             "sending": max(one["sending"] for one in found),
             "last_sent": max(one["last_sent"] for one in found),
-            "elapsed": max(one["elapsed"] for one in found),
+            "goodput": sum(one["good"] for one in found) / max(one["sending"] for one in found),
         }

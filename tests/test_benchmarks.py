@@ -54,6 +54,7 @@ def test_help(call: Call, script: str, capsys: pytest.CaptureFixture[str]) -> No
         pytest.param(
             ["serve.py", "--model", "hybrid"], "serve_over_python", marks=pytest.mark.slow
         ),
+        (["attack.py"], "attack_list_p99_s"),
         (["evaluate.py"], "evaluate_speedup"),
         (["all_metrics.py"], "all_metrics_seconds"),
         (["closed_forms.py"], "trials_speedup"),

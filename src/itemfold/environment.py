@@ -122,6 +122,8 @@ EXTRAS = {"serve": ("fastapi", "uvicorn", "prometheus-client"), "tune": ("optuna
 WHEELS = {  # where the names differ
     "faiss": "faiss-cpu",
     "mlflow": "mlflow-skinny",
+    "opentelemetry.exporter.otlp": "opentelemetry-exporter-otlp-proto-http",
+    "opentelemetry.sdk": "opentelemetry-sdk",
     "psycopg": "'psycopg[binary]'",
 }
 
@@ -133,8 +135,15 @@ def need_extra(extra: str) -> None:
 
 def need_packages(what: str, modules: Sequence[str]) -> None:
     """Raise an error if a module that a command or an option needs is not installed."""
-    absent = [name for name in modules if find_spec(name) is None]
+    absent = [name for name in modules if not _is_installed(name)]
     if absent:
         absent = [WHEELS.get(name, name.replace("_", "-")) for name in absent]
         listed = " and ".join(absent)
         raise ItemfoldError(f"'{what}' needs {listed}: pip install {' '.join(absent)}")
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that it would be in
+        return False

@@ -126,7 +126,7 @@ def test_a_public_address_needs_a_key_or_insecure(tmp_path):
     file = tmp_path / "keys"
     file.write_text(f"# the shop\n{KEYS[0]}\n\n{KEYS[1]}\n")
     file.chmod(0o600)
-    assert read_keys(file) == KEYS
+    assert tuple(key.text for key in read_keys(file)) == KEYS
     file.write_text("# nothing\n")
     with pytest.raises(ir.ItemfoldError, match="'api_key_file' must hold one key per line"):
         read_keys(file)
@@ -217,6 +217,23 @@ def test_metrics_tell_requests_with_a_key_from_others(recommender):
         text = client.get("/metrics", headers=bearer(KEYS[0])).text
     assert 'itemfold_answers_total{key="key",path="/about",status="200"} 1.0' in text
     assert 'itemfold_answers_total{key="none",path="other",status="401"} 1.0' in text
+
+
+def test_metrics_count_each_class_of_keys(recommender, tmp_path):
+    web, jobs, plain = (f"{name}-key-that-is-long-enough" for name in ("web", "jobs", "plain"))
+    file = tmp_path / "keys"
+    file.write_text(f"{web} class=web\n{jobs}\tclass=jobs\n{plain}\n")
+    file.chmod(0o600)
+    with open_client(recommender, api_key_file=file, rate_limit=1.0) as client:
+        for key in (web, web, jobs, plain):
+            client.get("/about", headers=bearer(key))
+        text = client.get("/metrics", headers=bearer(KEYS[0])).json()["error"]
+        assert "an API key is needed" in text  # the keys of the file alone are valid
+        found = client.app.state.telemetry.exposition().decode()
+    counts = dict(re.findall(r'answers_total\{key="(\w+)",path="/about",status="200"} (.*)', found))
+    assert counts == {"web": "1.0", "jobs": "1.0", "key": "1.0"}
+    assert 'itemfold_answers_total{key="web",path="other",status="429"} 1.0' in found
+    assert web not in found
 
 
 def test_every_answer_has_safe_headers(recommender):

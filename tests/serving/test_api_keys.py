@@ -12,7 +12,7 @@ from served import Service, open_client
 import itemfold as ir
 from itemfold.client import Client, ServiceError
 from itemfold.serving.http import ServiceSettings, api_keys
-from itemfold.serving.http.api_keys import ApiKeys, read_keys
+from itemfold.serving.http.api_keys import ApiKey, ApiKeys, read_keys
 
 OLD, NEW, FIXED = "old-key-0123456789", "new-key-0123456789", "fixed-key-0123456789"
 
@@ -23,6 +23,12 @@ def write(path: Path, *keys: str, age: float = 60.0) -> Path:
     path.chmod(0o600)
     os.utime(path, (time.time() - age,) * 2)
     return path
+
+
+def numbers(keys: ApiKeys, *asked: str) -> list[int | None]:
+    """The number of each key, None if it is not valid."""
+    found = [keys.find(key) for key in asked]
+    return [None if one is None else one[0] for one in found]
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +45,7 @@ def test_a_file_that_others_can_read_is_rejected(tmp_path, mode):
         read_keys(path)
     assert f"{mode:03o}" in str(caught.value)
     path.chmod(0o400)
-    assert read_keys(path) == (OLD,)
+    assert read_keys(path) == (ApiKey(OLD, "key"),)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +55,13 @@ def test_a_file_that_others_can_read_is_rejected(tmp_path, mode):
         (b"short\n", "must have at least 16 printable ASCII characters and no spaces, got 5 char"),
         (b"0123456789012345 67\n", "must have at least 16 printable"),
         (b"\xff\xfe\x00", "cannot be read"),
+        (b"a-key-that-is-long-enough another-that-is-long-enough\n", "and no spaces, got 53 char"),
+        (b"a-key-that-is-long-enough class=a/b\n", "and no spaces, got 35 characters"),
+        (b"a-key-that-is-long-enough class=none\n", "must not have the class none"),
+        (
+            b"".join(b"a-key-that-is-long-enough class=c%d\n" % n for n in range(21)),
+            "must hold at most 20 classes, got 21",
+        ),
         (b"a-key-that-is-long-enough\n" * 1001, "must hold at most 1,000 keys, got 1,001"),
     ],
 )
@@ -66,14 +79,14 @@ def test_an_invalid_file_is_rejected_without_showing_a_key(tmp_path, content, se
 def test_a_changed_file_replaces_its_keys(tmp_path):
     path = write(tmp_path / "keys", OLD)
     keys = ApiKeys([FIXED], path)
-    assert [keys.find(key) for key in (FIXED, OLD, NEW, "")] == [0, 1, None, None]
+    assert numbers(keys, FIXED, OLD, NEW, "") == [0, 1, None, None]
     write(path, NEW, OLD, age=30)
-    assert [keys.find(key) for key in (FIXED, OLD, NEW)] == [0, 2, 1]
+    assert numbers(keys, FIXED, OLD, NEW) == [0, 2, 1]
     write(path, NEW, age=20)
-    assert [keys.find(key) for key in (FIXED, OLD, NEW)] == [0, None, 1]
+    assert numbers(keys, FIXED, OLD, NEW) == [0, None, 1]
     replaced = write(tmp_path / "next", OLD, age=20)  # the same times and size, another file
     replaced.replace(path)
-    assert [keys.find(key) for key in (FIXED, OLD, NEW)] == [0, 1, None]
+    assert numbers(keys, FIXED, OLD, NEW) == [0, 1, None]
 
 
 def test_a_file_that_is_being_written_is_left_alone(tmp_path, monkeypatch):
@@ -81,11 +94,11 @@ def test_a_file_that_is_being_written_is_left_alone(tmp_path, monkeypatch):
     path = write(tmp_path / "keys", OLD, age=50_000)
     keys = ApiKeys([], path)
     write(path, NEW, age=60)
-    assert [keys.find(key) for key in (OLD, NEW)] == [0, None]
+    assert numbers(keys, OLD, NEW) == [0, None]
     write(path, NEW, age=20_000)
-    assert [keys.find(key) for key in (OLD, NEW)] == [None, 0]
+    assert numbers(keys, OLD, NEW) == [None, 0]
     write(path, OLD, age=-3600)  # a wrong clock must not keep a key for ever
-    assert [keys.find(key) for key in (OLD, NEW)] == [0, None]
+    assert numbers(keys, OLD, NEW) == [0, None]
 
 
 @pytest.mark.parametrize("how", ["removed", "readable", "empty", "short"])
@@ -99,10 +112,10 @@ def test_an_invalid_change_keeps_the_keys_and_is_logged_once(tmp_path, how, capl
     else:
         write(path, "" if how == "empty" else "short", age=30)
     with caplog.at_level("ERROR", logger="itemfold.serving"):
-        assert [keys.find(OLD) for _ in range(5)] == [0] * 5
+        assert numbers(keys, *[OLD] * 5) == [0] * 5
     assert [record.message[:29] for record in caplog.records] == ["the API keys are not replaced"]
     write(path, NEW, age=20)
-    assert [keys.find(key) for key in (OLD, NEW)] == [None, 0]
+    assert numbers(keys, OLD, NEW) == [None, 0]
 
 
 def test_requests_need_a_key_of_the_file(recommender, tmp_path):

@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -244,3 +245,50 @@ def test_the_service_answers_while_attackers_are_connected(service, kind):
                 answers(service)
         finally:
             attack.kill()
+
+
+# --- clients without a key -----------------------------------------------------------------------
+
+PATIENT = "connection.MAX_REJECTION_DELAY_S = 600.0"
+ONE = ("--limit", "max_rejected=1")  # a second
+
+
+def keyless(
+    service: Service, head: str = f"Content-Length: {len(ASK)}\r\n\r\n{ASK}"
+) -> socket.socket:
+    """A connection that has sent a request without a key."""
+    client = connect(service)
+    client.sendall((HEAD.format("/v1/recommend") + head).encode())
+    return client
+
+
+@pytest.mark.parametrize("limit", ["max_waiting=1", "max_connections=8"])
+def test_rejections_wait_for_their_turn_and_take_no_place(folder, limit):
+    options = ("--api-key", KEY, *ONE, "--limit", limit)
+    with Service(folder, *options, constants=PATIENT) as service:
+        clients = []
+        for _ in range(12):
+            clients.append(keyless(service))
+            answers(service)
+        clients[-1].settimeout(0.2)
+        with pytest.raises(TimeoutError):  # not yet
+            read_answer(clients[-1])
+        for client in clients:
+            client.close()
+
+
+def test_a_stopping_service_answers_the_requests_that_it_rejected(folder):
+    with Service(folder, "--api-key", KEY, *ONE, constants=PATIENT) as service:
+        with keyless(service) as first:
+            assert read_answer(first)[0].status == 401
+        flooding = keyless(service, CHUNKED + "1\r\n[\r\n" * 5000)
+        whole = keyless(service)
+        answers(service)  # so they were received
+        start = time.monotonic()
+        service.process.terminate()
+        for client in (flooding, whole):
+            response, _ = read_answer(client)
+            assert (response.status, response.getheader("connection")) == (401, "close")
+            client.close()
+        assert time.monotonic() - start < 5  # sooner than they would be cut off
+        assert service.process.wait(timeout=60) == -signal.SIGTERM

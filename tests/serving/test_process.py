@@ -212,6 +212,34 @@ def test_a_busy_service_rejects_work_on_open_connections_and_answers_probes(fold
         assert 'itemfold_answers_total{key="none",path="refused",status="503"} 3.0' in refusals
 
 
+def test_batches_with_diversity_do_not_starve_single_requests(folder, recommender):
+    history = recommender.run.item_ids.ids.tolist()[:20]
+    body = json.dumps({"histories": [history] * 1000, "k": 10, "diversity": 0.5})
+    begun, over = threading.Barrier(5), threading.Event()
+
+    def send() -> None:
+        begun.wait(60)
+        while not over.is_set():
+            client = http.client.HTTPConnection(*service.place, timeout=60)
+            client.request("POST", "/v1/recommend/batch", body, JSON)
+            client.getresponse().read()
+
+    with Service(folder, "--no-access-log") as service:
+        threads = [threading.Thread(target=send) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        begun.wait(60)
+        client, seconds = connect(service), []
+        for _ in range(30):
+            start = time.monotonic()
+            assert ask(client).status == 200
+            seconds.append(time.monotonic() - start)
+        over.set()
+        for thread in threads:
+            thread.join()
+        assert sorted(seconds)[15] < 1.0
+
+
 FULL = (
     "from itemfold.serving.http import refusals, work_queue; "
     "work_queue.WorkQueue.is_full = property(lambda self: True)"

@@ -161,6 +161,41 @@ def test_an_overloaded_service_rejects_work_and_answers_probes(recommender) -> N
             assert client.get(path).status_code == 200
 
 
+def test_threads_go_on_while_the_event_loop_is_busy() -> None:
+    async def main() -> None:
+        queue, done = WorkQueue(1), threading.Event()
+        release, first = await occupied(queue)
+        works = [lambda: 1, lambda: 2, done.set]
+        tasks = [asyncio.create_task(queue.run(Caller().request, work)) for work in works]
+        await settle()
+        release.set()
+        assert done.wait(30)  # blocks the event loop until the last one is done
+        assert await asyncio.gather(*tasks) == [1, 2, None]
+        assert await first == "first"
+
+    asyncio.run(main())
+
+
+def test_a_closed_queue_leaves_no_thread_and_cancels_what_waits() -> None:
+    async def main() -> None:
+        before = threading.active_count()
+        queue = WorkQueue(2)
+        release, first = await occupied(queue)
+        second_release, second = await occupied(queue)
+        waiting = asyncio.create_task(queue.run(Caller().request, lambda: pytest.fail("closed")))
+        await settle()
+        queue.close()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        release.set()
+        second_release.set()
+        assert await asyncio.gather(first, second) == ["first", "first"]
+        while threading.active_count() > before + 1:  # the thread of `to_thread`
+            await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
 def test_single_requests_come_before_slices_of_batches_which_still_get_turns() -> None:
     async def main() -> None:
         queue, order = WorkQueue(1, Limits(max_wait_s=60)), []

@@ -124,6 +124,14 @@ def serve_command(
     access_log: Annotated[
         bool, typer.Option(help="Write a line of JSON to stderr for every request.")
     ] = True,
+    otel: Annotated[
+        bool,
+        typer.Option(
+            "--otel",
+            help="Send a span per request to the OpenTelemetry collector of "
+            "OTEL_EXPORTER_OTLP_ENDPOINT.",
+        ),
+    ] = False,
     device: options.ScoringDevice = "cpu",
 ) -> None:
     """Serve recommendations over HTTP, with a web page to try them.
@@ -153,6 +161,7 @@ def serve_command(
         feedback_mb=storing.feedback_mb,
         access_log=access_log,
         metrics_port=metrics_port,
+        otel=otel,
         limits=Limits.parse(limit or ()),
         item_table=table.item_table,
         available=table.available,

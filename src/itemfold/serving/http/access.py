@@ -21,6 +21,8 @@ from itemfold.serving.http.api_keys import ApiKeys
 from itemfold.serving.http.errors import error_response
 from itemfold.serving.http.settings import LOCAL_NAMES
 
+KEY_CLASS = "key_class"  # in the scope of a request with a valid key
+HOLD = "hold"  # in the scope: lets a rejected request wait for its turn
 CHARGE = "charge"  # in the scope: the rate limit and the index of the key
 KEYLESS = ("/livez", "/readyz", "/health", "/", "/dashboard")  # probes and pages without data
 
@@ -119,21 +121,25 @@ class KeyCheck:
         if scope["type"] != "http" or is_keyless(scope["path"]) or scope["method"] == "OPTIONS":
             await self.app(scope, receive, send)
             return
-        key = self._index_of_key(Headers(scope=scope).get("authorization", ""))
+        key = self._find(Headers(scope=scope).get("authorization", ""))
         if key is None:
             text = "an API key is needed: send the header Authorization: Bearer KEY"
             response = error_response(401, text, {"WWW-Authenticate": "Bearer"})
-        elif self.limit and (wait := self.limit.seconds_to_wait(key)):
+        elif self.limit and (wait := self.limit.seconds_to_wait(key[0])):
             text = f"this key is limited to {self.limit.per_second:g} users per second"
             response = error_response(429, text, {"Retry-After": str(math.ceil(wait))})
         else:
-            scope["key_class"], scope[CHARGE] = "key", (self.limit, key)
+            scope[KEY_CLASS], scope[CHARGE] = key[1], (self.limit, key[0])
             await self.app(scope, receive, send)
             return
+        if key is not None:
+            scope[KEY_CLASS] = key[1]
+        if HOLD in scope:
+            await scope[HOLD](receive)
         await response(scope, receive, send)
 
-    def _index_of_key(self, header: str) -> int | None:
-        """The index of the key in a header, None if there is no valid one."""
+    def _find(self, header: str) -> tuple[int, str] | None:
+        """The number and the class of the key in a header, None if there is no valid one."""
         scheme, _, key = header.partition(" ")
         return self.keys.find(key.strip()) if scheme.lower() == "bearer" else None
 

@@ -82,6 +82,11 @@ def create_app(
         store = open_store(settings.feedback, settings.feedback_mb * 2**20)
         store.create()
         feedback = FeedbackWriter(store, telemetry, settings.feedback_days)
+    tracing = None
+    if settings.otel:
+        from itemfold.serving.http.tracing import Tracing, otlp_exporter
+
+        tracing = Tracing(otlp_exporter())
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -94,6 +99,8 @@ def create_app(
             await watching
         if feedback is not None:
             await asyncio.to_thread(feedback.close)
+        if tracing is not None:
+            await asyncio.to_thread(tracing.close)
         queue.close()
 
     app = FastAPI(
@@ -120,13 +127,21 @@ def create_app(
     for run in runs:
         telemetry.describe_run(run)
     _add_middleware(app, settings, buckets)
+    app.add_middleware(
+        RequestObserver,
+        telemetry=telemetry,
+        stopping=stopping,
+        queue=queue,
+        access_log=settings.access_log,
+        tracing=tracing,
+    )
     return app
 
 
 def _add_middleware(
     app: FastAPI, settings: ServiceSettings, buckets: MutableSequence[float] | None
 ) -> None:
-    """Add middleware from the innermost to the outermost."""
+    """Add middleware that may reject requests, from the innermost to the outermost."""
     state = app.state
     app.add_middleware(BodyLimit, limits=settings.limits)
     app.add_middleware(LoadShedding, queue=state.queue)
@@ -149,13 +164,6 @@ def _add_middleware(
     if settings.metrics_port is not None:
         app.add_middleware(MetricsPort, telemetry=state.telemetry, port=settings.metrics_port)
     app.add_middleware(HostCheck, names=settings.allowed_hosts)
-    app.add_middleware(
-        RequestObserver,
-        telemetry=state.telemetry,
-        stopping=state.stopping,
-        queue=state.queue,
-        access_log=settings.access_log,
-    )
 
 
 def _add_page(app: FastAPI, image_hosts: Sequence[str]) -> None:

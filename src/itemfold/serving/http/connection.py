@@ -12,15 +12,29 @@ import re
 from typing import Any
 
 import h11
+from starlette.types import Receive
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from itemfold.serving.http.access import HOLD
+from itemfold.serving.http.api_keys import NO_KEY
 from itemfold.serving.http.http_parser import BoundedParser
 from itemfold.serving.http.limits import Limits
 from itemfold.serving.http.middleware import UNREAD
-from itemfold.serving.http.refusals import MAX_BUSY_DELAY_S, Refusals
+from itemfold.serving.http.refusals import (
+    MAX_BUSY_DELAY_S,
+    MAX_REJECTION_DELAY_S,
+    Pace,
+    Refusals,
+)
 from itemfold.serving.http.telemetry import Telemetry
-from itemfold.serving.http.transport import LingeringTransport
-from itemfold.serving.http.work_queue import PLACE, RETRY_SECONDS, WorkQueue, busy
+from itemfold.serving.http.transport import DROPS_PER_SECOND, LINGER_S, LingeringTransport
+from itemfold.serving.http.work_queue import (
+    PLACE,
+    RETRY_SECONDS,
+    WorkQueue,
+    busy,
+    until_disconnected,
+)
 
 SMALL_BODY = 2**16  # bytes: a smaller one is read to its end although nobody needs it
 MIN_READ = 2**16  # bytes of an answer that a client must read within `Limits.read_s`
@@ -69,6 +83,8 @@ class ConnectionPool:
             are too many connections, so that clients which never finish cannot lock others out.
         unsent: Connections whose clients do not read, the oldest first.
         refusals: Requests that wait for their 503.
+        pace: The pace of answers to clients without a valid key, or beyond their rate limit.
+        drops: The pace of reads of what clients send after their answer.
     """
 
     def __init__(self, limits: Limits, max_connections: int) -> None:
@@ -76,6 +92,8 @@ class ConnectionPool:
         self.idle: dict[LimitedConnection, None] = {}
         self.unsent: dict[LimitedConnection, None] = {}
         self.refusals = Refusals()
+        self.pace = Pace(limits.max_rejected, MAX_REJECTION_DELAY_S)
+        self.drops = Pace(DROPS_PER_SECOND, LINGER_S)
 
     def make_room(self, connections: int) -> bool:
         """Close the oldest idle connection if there are too many; return False if none is idle."""
@@ -121,12 +139,14 @@ class LimitedConnection(H11Protocol):
         self._read_timer: asyncio.TimerHandle | None = None
         self._unsent = 0
         self._is_refused, self._early, self._refused_at = False, b"", 0.0
+        self._is_decided = False  # the answer, before the end of the body
+        self._held: asyncio.Future[None] | None = None  # until a rejected request may be answered
 
     # --- the connection --------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept the connection, or answer 503 if there are too many."""
-        lingering = LingeringTransport(transport, self._before_close)
+        lingering = LingeringTransport(transport, self._before_close, self.pool.drops)
         super().connection_made(lingering)
         if self.pool.make_room(len(self.connections)):
             self.pool.idle[self] = None
@@ -154,6 +174,8 @@ class LimitedConnection(H11Protocol):
         """Close the connection once its request is answered."""
         if self._is_refused:
             self.send_busy()
+        if self._held is not None:
+            self._held.cancel()
         if not self.transport.is_closing():
             super().shutdown()
 
@@ -198,7 +220,7 @@ class LimitedConnection(H11Protocol):
         status = self.conn.error_status if self.conn.error_status in REASONS else 400
         sentence = self.conn.error_sentence or "the request is not valid HTTP/1.1"
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # nothing was answered yet
-            self.telemetry.answers.labels("malformed", status, "none").inc()
+            self.telemetry.answers.labels("malformed", status, NO_KEY).inc()
             reason = f"{status} {REASONS[status]}"
             self.transport.write(_response(reason, sentence, "Connection: close"))
         if not self._is_idle():
@@ -218,13 +240,14 @@ class LimitedConnection(H11Protocol):
             self.pool.idle[self] = None
         if self.cycle is not before:  # the headers are complete
             self._stop_timer()
+            self.scope[HOLD] = self._hold  # type: ignore[literal-required]
         if not self._is_idle():  # an answer before the end of a large body is the last one
             is_small = is_complete or self.conn.has_small_body(SMALL_BODY)
             self.scope[UNREAD] = not is_small  # type: ignore[literal-required]
 
     def _next_slice(self) -> None:
         """Parse more of what was received, after other connections have had their turn."""
-        if self.transport.is_closing() or not self.conn.has_more:
+        if self.transport.is_closing() or self._is_decided or not self.conn.has_more:
             return
         before = self.cycle
         self.conn.allow_slice()
@@ -234,6 +257,19 @@ class LimitedConnection(H11Protocol):
             if not self.flow.read_paused:
                 self.transport.resume_reading()
         self._after_events(before)
+
+    async def _hold(self, receive: Receive) -> None:
+        """Wait for the turn of a rejection; until then, the connection may go to make room."""
+        if self.scope.pop(PLACE, False):  # type: ignore[misc]
+            self.queue.leave()
+        self.pool.idle[self] = None
+        if self.conn.their_state is h11.SEND_BODY:  # nobody will read the body
+            self._is_decided = self.scope[UNREAD] = True  # type: ignore[literal-required]
+            self.transport.hold(on=True)
+        if delay := self.pool.pace.delay(self.loop.time()):
+            self._held = asyncio.ensure_future(until_disconnected(receive))
+            await asyncio.wait([self._held], timeout=delay)
+            self._held.cancel()
 
     def _refuse(self) -> None:
         """Answer 503 later; the timer of idle connections goes on, which saves two more."""
@@ -246,7 +282,7 @@ class LimitedConnection(H11Protocol):
         if not self._is_refused:
             return
         self._is_refused, self._refused_at = False, self.loop.time()
-        self.telemetry.answers.labels("refused", 503, "none").inc()
+        self.telemetry.answers.labels("refused", 503, NO_KEY).inc()
         if self.transport.is_closing():
             return
         self.transport.write(BUSY)

@@ -25,6 +25,7 @@ class Limits:
         max_waiting: Requests that may wait for a scoring thread.
         max_wait_s: Seconds that a request may wait for a scoring thread.
         max_batch_users: Users of all batches in progress; one batch is always accepted.
+        max_rejected: Answers of 401 and 429 a second; later ones wait.
         shutdown_s: Seconds that requests in progress have at shutdown.
         watchdog_s: Seconds without a sign of life after which a worker is replaced.
 
@@ -43,6 +44,7 @@ class Limits:
     max_waiting: int = 256
     max_wait_s: float = 1.0
     max_batch_users: int = 2000
+    max_rejected: int = 100
     shutdown_s: float = 10.0
     watchdog_s: float = 30.0
 

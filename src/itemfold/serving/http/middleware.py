@@ -9,17 +9,21 @@ import threading
 import time
 import uuid
 from collections.abc import MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from itemfold.serving.http.access import is_keyless
+from itemfold.serving.http.access import KEY_CLASS, is_keyless
 from itemfold.serving.http.access_log import log
+from itemfold.serving.http.api_keys import NO_KEY
 from itemfold.serving.http.errors import BODIES, error_response, route_path
 from itemfold.serving.http.limits import Limits
 from itemfold.serving.http.telemetry import Telemetry
 from itemfold.serving.http.work_queue import CLIENT_GONE, PLACE, WorkQueue, busy
+
+if TYPE_CHECKING:  # its packages may be missing
+    from itemfold.serving.http.tracing import Tracing
 
 RUN_FINGERPRINT = "X-Run-Fingerprint"
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -29,7 +33,7 @@ SAFE_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"
 
 
 class RequestObserver:
-    """Count, time and log every request, and give it an id.
+    """Count, time, log and trace every request, and give it an id.
 
     HEAD is handled as GET without a body. An unexpected exception becomes status 500. Once
     `stopping` is set, responses ask clients to close their connections. A place in the queue that
@@ -44,9 +48,10 @@ class RequestObserver:
         queue: WorkQueue,
         *,
         access_log: bool,
+        tracing: Tracing | None = None,
     ) -> None:
         self.app, self.telemetry, self.queue = app, telemetry, queue
-        self.stopping, self.access_log = stopping, access_log
+        self.stopping, self.access_log, self.tracing = stopping, access_log, tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle an ASGI connection."""
@@ -69,25 +74,29 @@ class RequestObserver:
             self._record(exchange)
 
     def _record(self, exchange: _Exchange) -> None:
-        path, upload = route_path(exchange.scope), exchange.scope.get("upload_seconds", 0.0)
-        seconds = max(0.0, time.perf_counter() - exchange.started - upload)
-        key = exchange.scope.get("key_class", "none")
+        scope, path = exchange.scope, route_path(exchange.scope)
+        total, upload = time.perf_counter() - exchange.started, scope.get("upload_seconds", 0.0)
+        seconds, key = max(0.0, total - upload), scope.get(KEY_CLASS, NO_KEY)
         self.telemetry.answers.labels(path, exchange.status, key).inc()
         self.telemetry.seconds.labels(path).observe(seconds)
         self.telemetry.upload_seconds.labels(path).observe(upload)
+        if not self.access_log and self.tracing is None:
+            return
+        fields = {
+            "request_id": exchange.request_id,
+            "method": exchange.method,
+            "path": path,
+            "status": exchange.status,
+            "key": key,
+            "ms": round(1e3 * seconds, 2),
+            "upload_ms": round(1e3 * upload, 2),
+            "bytes": exchange.size,
+            **scope.get("log", {}),
+        }
         if self.access_log:
-            log(
-                logging.INFO,
-                "request",
-                request_id=exchange.request_id,
-                method=exchange.method,
-                path=path,
-                status=exchange.status,
-                ms=round(1e3 * seconds, 2),
-                upload_ms=round(1e3 * upload, 2),
-                bytes=exchange.size,
-                **exchange.scope.get("log", {}),
-            )
+            log(logging.INFO, "request", **fields)
+        if self.tracing is not None:
+            self.tracing.record(Headers(raw=scope["headers"]), total, fields)
 
 
 class _Exchange:

@@ -31,7 +31,7 @@ from itemfold.serving.http.worker_link import WorkerLink
 from itemfold.threads import usable_cpus
 from itemfold.validation import positive_integer
 
-BACKLOG = 1024  # connections that the system queues before they are accepted
+BACKLOG = 4096  # connections that the system queues: beyond it, clients wait for seconds
 ACCEPT_BATCH = 16  # connections accepted at a time: fewer than there are spare files
 LINGER_SECONDS = 1.0  # longest wait for new connections to end, and then for open ones to close
 MAX_WORKERS = 4  # default limit: each worker has the runs in memory

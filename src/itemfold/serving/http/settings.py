@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from itemfold.data.item_table import read_item_table
+from itemfold.environment import need_packages
 from itemfold.errors import ItemfoldError
 from itemfold.serving.http.api_keys import MAX_KEYS, check_key, read_keys
 from itemfold.serving.http.limits import Limits
 from itemfold.serving.recommender import Recommender
 from itemfold.validation import positive, positive_integer
 
+OTEL = ("opentelemetry.sdk", "opentelemetry.exporter.otlp")
 LOCAL_NAMES = ("localhost", "ip6-localhost")
 
 
@@ -33,6 +35,7 @@ class ServiceSettings:
         feedback_mb: Largest size of stored feedback in MiB; more is rejected with 507.
         access_log: Log every request.
         metrics_port: Port for metrics alone, without a key; None: they are at /metrics.
+        otel: Send spans of requests to an OpenTelemetry collector.
         threads: Scoring threads.
         limits: What one client can take from the others.
         item_table: A file with more columns of the items.
@@ -51,6 +54,7 @@ class ServiceSettings:
     feedback_mb: int = 10_240
     access_log: bool = True
     metrics_port: int | None = None
+    otel: bool = False
     threads: int = 1
     limits: Limits = field(default_factory=Limits)
     item_table: Path | None = None
@@ -67,6 +71,8 @@ class ServiceSettings:
             positive(rate_limit=self.rate_limit)
             if not self.needs_key:
                 raise ItemfoldError("'rate_limit' applies per key: give 'api_key_file' as well")
+        if self.otel:
+            need_packages("--otel", OTEL)
         positive_integer("feedback_mb", self.feedback_mb)
         if self.feedback_days is not None:
             positive(feedback_days=self.feedback_days)

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from itemfold.serving.http.refusals import Pace
+
 LINGER_S = 2.0  # longest wait for a client to read its answer and close
-DROP_PAUSE_S = 0.05  # between two reads of what is dropped: a flood must not take the CPU
+DROP_PAUSE_S = 0.05  # between two reads of what a client sends after its answer
+DROPS_PER_SECOND = 200  # such reads of all clients; each is up to 256 KB
 
 
 class LingeringTransport(asyncio.Transport):
@@ -19,11 +22,14 @@ class LingeringTransport(asyncio.Transport):
     Args:
         transport: The transport of the connection.
         before_close: Called when the connection is closed; returns whether the client still sends.
+        drops: The pace of reads of what is dropped: floods must not take the CPU.
     """
 
-    def __init__(self, transport: asyncio.Transport, before_close: Callable[[], bool]) -> None:
+    def __init__(
+        self, transport: asyncio.Transport, before_close: Callable[[], bool], drops: Pace
+    ) -> None:
         super().__init__()
-        self._transport, self._before_close = transport, before_close
+        self._transport, self._before_close, self._drops = transport, before_close, drops
         self._is_closed = self._is_held = self.is_lingering = False
 
     def close(self) -> None:
@@ -45,7 +51,8 @@ class LingeringTransport(asyncio.Transport):
         """Read slowly: the client still sends although its answer is decided."""
         self._transport.pause_reading()
         loop = asyncio.get_running_loop()
-        loop.call_later(DROP_PAUSE_S, self._transport.resume_reading)
+        pause = max(DROP_PAUSE_S, self._drops.delay(loop.time()))
+        loop.call_later(pause, self._transport.resume_reading)
 
     def hold(self, *, on: bool) -> None:
         """Read nothing while this is on, whatever the application asks for."""

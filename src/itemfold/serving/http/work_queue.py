@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.types import Receive
 
 from itemfold.serving.http.limits import Limits
 
@@ -20,6 +22,7 @@ CLIENT_GONE = 499  # nginx's status for a closed connection, seen in logs and me
 SINGLES_PER_SLICE = 4  # single requests in a row while a slice of a batch waits
 PLACE = "has_place"  # in the scope of a request that was admitted when it arrived
 T = TypeVar("T")
+Job = tuple[Future[Any], Callable[[], Any]]
 
 
 class WorkQueue:
@@ -37,11 +40,14 @@ class WorkQueue:
     def __init__(self, threads: int = 1, limits: Limits | None = None) -> None:
         self.threads, self.limits = threads, limits or Limits()
         self.places = self.batch_users = 0
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="score")
-        self._singles: deque[asyncio.Future[None]] = deque()
-        self._slices: deque[asyncio.Future[None]] = deque()
-        self._free, self._in_a_row = threads, 0
+        self._singles: deque[Job] = deque()
+        self._slices: deque[Job] = deque()
+        self._in_a_row, self._is_closed, self._change = 0, False, threading.Condition()
+        self._unfinished = 0  # jobs that wait or are being done
         self._pace, self._last_done = 0.0, 0.0  # seconds per single request, a moving average
+        self._workers = [threading.Thread(target=self._work, daemon=True) for _ in range(threads)]
+        for worker in self._workers:
+            worker.start()
 
     @property
     def waiting(self) -> int:
@@ -73,12 +79,11 @@ class WorkQueue:
         """
         if not (request.scope.pop(PLACE, False) or self.enter()):
             raise busy()
-        entered = time.perf_counter()
+        entered, must_wait = time.perf_counter(), self._is_busy
         try:
-            has_waited = await self._turn(self._singles, request, self.limits.max_wait_s)
-            result = await self._work(work)
+            result = await self._do(self._singles, request, work, self.limits.max_wait_s)
             begun, self._last_done = max(entered, self._last_done), time.perf_counter()
-            seconds = (self._last_done - begun) / (1 if has_waited else self.threads)
+            seconds = (self._last_done - begun) / (1 if must_wait else self.threads)
             self._pace += 0.05 * (seconds - self._pace)
             return result
         finally:
@@ -86,8 +91,7 @@ class WorkQueue:
 
     async def run_slice(self, request: Request, work: Callable[[], T]) -> T:
         """Run a slice of a batch in a thread; it waits as long as it must."""
-        await self._turn(self._slices, request, None)
-        return await self._work(work)
+        return await self._do(self._slices, request, work, None)
 
     @contextmanager
     def batch(self, users: int) -> Iterator[None]:
@@ -101,54 +105,75 @@ class WorkQueue:
             self.batch_users -= users
 
     def close(self) -> None:
-        """Stop the threads."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """Stop the threads; jobs that have not begun are cancelled."""
+        with self._change:
+            self._is_closed = True
+            for future, _ in (*self._singles, *self._slices):
+                future.cancel()
+            self._change.notify_all()
 
-    async def _work(self, work: Callable[[], T]) -> T:
+    @property
+    def _is_busy(self) -> bool:
+        """Whether the next job must wait for a thread."""
+        return self._unfinished >= self.threads
+
+    async def _do(
+        self, lane: deque[Job], request: Request, work: Callable[[], T], max_wait_s: float | None
+    ) -> T:
+        """Let a thread do the work, unless it waits too long or the client disconnects."""
+        job: Future[T] = Future()
+        done = asyncio.wrap_future(job)
+        must_wait, self._unfinished = self._is_busy, self._unfinished + 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+            with self._change:
+                lane.append((job, work))
+                self._change.notify()
+            if must_wait:
+                await self._watch(job, done, request, max_wait_s)
+            return await done
         finally:
-            self._release()
+            job.cancel()
+            self._unfinished -= 1
 
-    def _release(self) -> None:
-        """Pass the turn of a thread on, or mark the thread as free."""
-        favoured = self._singles
-        if self._slices and (self._in_a_row >= SINGLES_PER_SLICE or not self._singles):
-            favoured = self._slices
-        while favoured or (favoured := self._singles or self._slices):
-            turn = favoured.popleft()
-            if not turn.done():
-                self._in_a_row = self._in_a_row + 1 if favoured is self._singles else 0
-                turn.set_result(None)
-                return
-        self._free += 1
-
-    async def _turn(
-        self, lane: deque[asyncio.Future[None]], request: Request, max_wait_s: float | None
-    ) -> bool:
-        """Wait for a thread, unless the client disconnects; return whether it was busy."""
-        if self._free:
-            self._free -= 1
-            return False
-        turn = asyncio.get_running_loop().create_future()
-        lane.append(turn)
-        gone = asyncio.ensure_future(_until_disconnected(request))
+    async def _watch(
+        self, job: Future[T], done: asyncio.Future[T], request: Request, max_wait_s: float | None
+    ) -> None:
+        """Wait for the end of a job; raise if it had to be given up before it began."""
+        gone = asyncio.ensure_future(until_disconnected(request.receive))
         try:
-            await asyncio.wait(
-                {turn, gone}, timeout=max_wait_s, return_when=asyncio.FIRST_COMPLETED
-            )
-            if gone.done():
-                raise HTTPException(CLIENT_GONE, "client disconnected")
-            if not turn.done():
-                raise busy()
-        except BaseException:  # cancellation of the request, too
-            if turn.done():  # the turn has come already
-                self._release()
-            turn.cancel()
-            raise
+            either: set[asyncio.Future[Any]] = {done, gone}
+            await asyncio.wait(either, timeout=max_wait_s, return_when=asyncio.FIRST_COMPLETED)
+            if not done.done() and job.cancel():  # it has not begun
+                raise HTTPException(CLIENT_GONE, "client disconnected") if gone.done() else busy()
         finally:
             gone.cancel()
-        return True
+
+    def _work(self) -> None:
+        """Do one job after another; the body of a scoring thread.
+
+        A thread takes the next job by itself: the event loop may be busy.
+        """
+        while True:
+            with self._change:
+                while not (self._singles or self._slices or self._is_closed):
+                    self._change.wait()
+                if self._is_closed:
+                    return
+                future, work = self._next()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work())
+                except BaseException as error:
+                    future.set_exception(error)
+            del future, work  # what they hold must not live until the next job
+
+    def _next(self) -> Job:
+        """The next job: a slice of a batch after a few single requests in a row."""
+        if self._slices and (self._in_a_row >= SINGLES_PER_SLICE or not self._singles):
+            self._in_a_row = 0
+            return self._slices.popleft()
+        self._in_a_row = self._in_a_row + 1 if self._slices else 0
+        return self._singles.popleft()
 
 
 def busy() -> HTTPException:
@@ -157,6 +182,7 @@ def busy() -> HTTPException:
     return HTTPException(503, text, {"Retry-After": str(RETRY_SECONDS)})
 
 
-async def _until_disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
+async def until_disconnected(receive: Receive) -> None:
+    """Wait until the client of a request disconnects."""
+    while (await receive())["type"] != "http.disconnect":
         pass

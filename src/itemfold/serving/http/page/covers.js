@@ -28,7 +28,7 @@ function drawn(entry) {
   const longest = Math.max(...name.split(/[\s-]/).map((word) => word.length));
   for (const [property, value] of [
     ["--hue", hue(first ?? named(entry))], ["--hue-2", hue(second ?? `${named(entry)}.`)],
-    ["--letters", longest], // so that the longest word fits
+    ["--letters", Math.max(longest, name.length / 4)], // so that the longest word fits, and the name
   ]) made.style.setProperty(property, value);
   return made;
 }
