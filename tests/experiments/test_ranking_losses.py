@@ -1,6 +1,5 @@
 """The study of ranking losses: equal search spaces, and a run from nothing on tiny data."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from rich.console import Console
 from itemfold.experiments.suites import ranking_losses
 from itemfold.experiments.suites.options import Options
 from itemfold.experiments.suites.ranking_losses import (
-    NO_NEGATIVES,
+    FIXED_NEGATIVES,
     QUICK,
     TRIALS_OF,
     Study,
@@ -21,7 +20,7 @@ from itemfold.experiments.suites.ranking_losses import (
     trial_settings,
     write_suite,
 )
-from itemfold.experiments.suites.ranking_losses_runs import ranks_of, run_study
+from itemfold.experiments.suites.ranking_losses_runs import run_study
 from itemfold.experiments.suites.store import read_store
 from itemfold.experiments.suites.suite import load_suite
 from itemfold.losses import LOSSES
@@ -36,7 +35,7 @@ def test_all_losses_are_searched_with_the_same_effort() -> None:
     for loss, trials in spaces.items():
         assert len(trials) == 10
         for one, other in zip(trials, spaces["softmax"], strict=True):
-            same = ("lr", "l2") if loss in NO_NEGATIVES else ("lr", "l2", "n_negatives")
+            same = ("lr", "l2") if loss in FIXED_NEGATIVES else ("lr", "l2", "n_negatives")
             assert [one["train"][key] for key in same] == [other["train"][key] for key in same]
     taus = [trial["loss"]["tau"] for trial in spaces["softmax"]]
     assert [trial["loss"]["tau"] for trial in spaces["psl"]] == taus  # the same scale
@@ -84,17 +83,21 @@ def test_the_checks_change_one_thing_of_the_best_settings(tmp_path: Path) -> Non
 def test_the_study_runs_from_nothing_and_continues(tmp_path: Path) -> None:
     options = Options(device="cpu", results=tmp_path / "results", per_user=tmp_path / "values")
     console = Console(quiet=True)
-    assert run_study(TINY, replace(options, time_limit=0), console) == {}
+    assert run_study(TINY, replace(options, time_limit=0), console) is None
     found = run_study(TINY, options, console)
-    assert set(found["ranks"]) == {"bpr", "softmax", "sl-at-k"}
-    assert sum(found["ranks"].values()) == 6
-    assert json.loads((options.home / "ranking-losses-ranks.json").read_text()) == found
+    assert found is not None
+    assert found.test is not None
+    assert len(found.data) == 2
+    assert set(found.ranks) == {"bpr", "softmax", "sl-at-k"}
+    assert sum(found.ranks.values()) == 6
     store = read_store(options.home)
     for name, rows in (("tau", {"softmax", "sl-at-k"}), ("noise", {"softmax", "sl-at-k", "bpr"})):
         results = store.results(f"ranking-losses-{name}")
         assert {result["row"].rpartition("-")[0] for result in results} == rows
     before = {path.name: path.read_bytes() for path in options.home.glob("*.jsonl")}
-    assert run_study(TINY, options, console) == found
+    again = run_study(TINY, options, console)
+    assert again is not None
+    assert again.ranks == found.ranks
     assert {path.name: path.read_bytes() for path in options.home.glob("*.jsonl")} == before
     # each loss has the trial of each data set that was best on validation
     results = store.results(TRIALS_OF)
@@ -106,14 +109,6 @@ def test_the_study_runs_from_nothing_and_continues(tmp_path: Path) -> None:
                 if result["data"] == data and result["row"].rpartition("-")[0] == row["name"]
             }
             assert settings["train"]["lr"] == max(own, key=lambda lr: own[lr])
-
-
-def test_one_data_set_gives_ranks_without_a_test() -> None:
-    import numpy as np
-
-    found = ranks_of(["a", "b", "c"], ["one"], np.array([[0.1, 0.3, 0.2]]))
-    assert found["ranks"] == {"b": 1.0, "c": 2.0, "a": 3.0}
-    assert "p" not in found
 
 
 def test_the_range_of_a_setting_is_logarithmic_if_it_is_wide() -> None:

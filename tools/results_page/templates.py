@@ -18,6 +18,9 @@
     {gaps SUITE METRIC}                  a table of rows and data sets: the mean, and its difference
                                          from the published figure in per cent
     {short PERCENT SUITE,SUITE METRIC}   the rows more than that below on each of their data sets
+    {details SUITE}                      the tables of a suite's page
+    {rank_table SUITE METRIC}            rows by mean rank, with the metric on each data set
+    {rank_test SUITE}                    Friedman's test and the critical difference
     {pages}                              links to the pages of all suites
 """
 
@@ -31,10 +34,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from itemfold.errors import ItemfoldError
+from itemfold.experiments.suites.ranking_losses_runs import MeanRanks, mean_ranks
 from itemfold.experiments.suites.results import ResultRow, ResultTable
 from itemfold.experiments.suites.suite import Suite
 from results_page.formatting import GENERATED, probability
+from results_page.rank_page import rank_table
 from results_page.remarks import best_seconds, epoch_seconds
+from results_page.suite_page import table_details
 
 ENDING = ".template.md"
 PLAIN = "# Results\n\n{pages}"  # if there is no template
@@ -231,6 +237,33 @@ def _pages(found: Found) -> str:
     return "\n".join(f"- [{title}]({path})" for path, title in found.pages.items())
 
 
+def _details(found: Found, suite: str) -> str:
+    described, tables = found.suites[suite]
+    return "\n\n".join(table_details(described, table, suite) for table in tables)
+
+
+def _ranks(found: Found, suite: str) -> MeanRanks:
+    ranks = mean_ranks(found.suites[suite][1])
+    if ranks is None:
+        raise LookupError("no data set has all rows")
+    return ranks
+
+
+def _rank_table(found: Found, suite: str, metric: str) -> str:
+    return rank_table(_ranks(found, suite), found.suites[suite][1], metric)
+
+
+def _rank_test(found: Found, suite: str) -> str:
+    ranks = _ranks(found, suite)
+    if ranks.test is None:
+        return f"no test: {ranks.data[0]} is the only data set so far"
+    gap, p = ranks.test.critical_difference, probability(ranks.test.p)
+    return (
+        f"Friedman's χ² = {ranks.test.statistic:.1f}, p = {p} over {len(ranks.data)} data sets; "
+        f"mean ranks that are further apart than {gap:.1f} differ (Nemenyi, 5 %)"
+    )
+
+
 LOOKUPS: dict[str, Callable[..., str]] = {
     "p": _p,
     "part": _part,
@@ -244,5 +277,8 @@ LOOKUPS: dict[str, Callable[..., str]] = {
     "exceeds": _exceeds,
     "gaps": _gaps,
     "short": _short,
+    "details": _details,
+    "rank_table": _rank_table,
+    "rank_test": _rank_test,
     "pages": _pages,
 }

@@ -36,8 +36,9 @@ MORE_SEEDS = {"ml-latest-small": 5}
 MORE_EPOCHS = {"ml-latest-small": 3}  # its users make one batch, so an epoch is one step
 # losses of cosines in their papers; the others compare products
 COSINE = ("softmax", "sampled-softmax", "bsl", "psl", "sl-at-k", "adv-info-nce", "bc", "ccl")
-NO_NEGATIVES = ("direct-au",)
-LR, L2, NEGATIVES = (3e-4, 3e-2), (1e-6, 1e-2), (200, 1000)
+# 1: it has no negatives; 50: its cost is the square of the length of a list
+FIXED_NEGATIVES = {"direct-au": 1, "neural-ndcg": 50}
+LR, L2, NEGATIVES = (3e-4, 3e-2), (1e-6, 1e-2), (100, 400)
 TAU = {True: (0.02, 0.5), False: (0.1, 3.0)}  # of cosines, of products
 DIMENSIONS = 6  # lr, l2, negatives, tau, and two settings of a loss
 
@@ -89,7 +90,7 @@ def trial_settings(loss: str, study: Study, seed: int = 0) -> list[dict[str, dic
     for lr, l2, negatives, tau, *others in quantiles.tolist():
         n = study.negatives[int(negatives * len(study.negatives))]
         train: dict[str, Any] = {"lr": _between(LR, lr), "l2": _between(L2, l2)}
-        train["n_negatives"] = 1 if loss in NO_NEGATIVES else n
+        train["n_negatives"] = FIXED_NEGATIVES.get(loss, n)
         train["similarity"] = "cosine" if loss in COSINE else "dot"
         settings: dict[str, Any] = {"name": loss}
         if has_tau(loss):
@@ -202,7 +203,7 @@ def tau_rows(study: Study, chosen: Sequence[Row]) -> list[Row]:
 
 def noise_rows(study: Study, chosen: Sequence[Row]) -> list[Row]:
     """Chosen rows with false negatives, one seed each."""
-    rows = [row for row in chosen if row["loss"]["name"] not in NO_NEGATIVES]
+    rows = [row for row in chosen if row["loss"]["name"] != "direct-au"]
     return [
         {**_variant(row, percent), **_negatives(percent)}
         for row in rows

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 
-from itemfold.evaluation.rank_tests import rank_test
+from itemfold.evaluation.rank_tests import RankTest, rank_test
 from itemfold.experiments.suites.options import Options
 from itemfold.experiments.suites.overrides import Entry
 from itemfold.experiments.suites.ranking_losses import (
@@ -28,10 +28,10 @@ from itemfold.experiments.suites.ranking_losses import (
     write_suite,
 )
 from itemfold.experiments.suites.reproduce import run_suite
-from itemfold.experiments.suites.store import read_store, write_json
+from itemfold.experiments.suites.results import ResultTable, read_tables
+from itemfold.experiments.suites.store import read_store
 from itemfold.experiments.suites.suite import load_suite
 
-RANKS = f"{STUDY}-ranks.json"
 CURVES = {  # suites of curves: what their numbers are, and their titles
     TRIALS_OF: ("trial", "Ranking losses: every trial"),
     TAU_OF: ("% of the best temperature", "Ranking losses: sensitivity to the temperature"),
@@ -39,11 +39,17 @@ CURVES = {  # suites of curves: what their numbers are, and their titles
 }
 
 
-def run_study(study: Study, options: Options, console: Console) -> dict[str, Any]:
-    """Run what is not done yet, data set by data set, and compare the losses over those done.
+@dataclass(frozen=True)
+class MeanRanks:
+    """Mean ranks of losses over the data sets that have all of them, best first."""
 
-    Returns the content of ``ranking-losses-ranks.json``; empty if no data set is done.
-    """
+    data: tuple[str, ...]
+    ranks: dict[str, float]
+    test: RankTest | None  # None for a single data set
+
+
+def run_study(study: Study, options: Options, console: Console) -> MeanRanks | None:
+    """Run what is not done yet, data set by data set, and compare the losses over those done."""
     started, done = time.monotonic(), []
 
     def run(name: str, rows: Sequence[Row], of: Study, data: str, **table: Any) -> bool:
@@ -69,62 +75,36 @@ def run_study(study: Study, options: Options, console: Console) -> dict[str, Any
         run(STUDY, rows, finished, data, cost=True)
         run(TAU_OF, tau_rows(study, rows), finished, data)
         run(NOISE_OF, noise_rows(study, rows), finished, data)
-    return compare(study, options, console)
+    if STUDY not in read_store(options.home).files:
+        return None
+    suite = load_suite(options.home / f"{STUDY}.toml")
+    found = mean_ranks(read_tables(suite, read_store(options.home)))
+    if found is not None:
+        _show(found, console)
+    return found
 
 
-def compare(study: Study, options: Options, console: Console) -> dict[str, Any]:
-    """Mean ranks over the data sets on which every loss has all seeds, printed and written."""
-    path = options.home / f"{STUDY}.toml"
-    if not path.exists():
-        return {}
-    names, suite = [name for name, _, _ in study.rows()], load_suite(path)
-    figures: dict[tuple[str, str], list[float]] = {}
-    store = read_store(options.home)
-    for result in store.results(STUDY) if STUDY in store.files else ():
-        figures.setdefault((result["data"], result["row"]), []).append(result["test"][METRIC])
-    complete = {
-        (cell.entry.key, cell.row)
-        for cell in suite.cells()
-        if len(figures.get((cell.entry.key, cell.row), ())) >= (options.seeds or cell.seeds)
-    }
-    data = [Entry.parse(each).key for each in study.data]
-    data = [key for key in data if all((key, row) in complete for row in names)]
-    if not data:
-        return {}
-    table = np.array([[np.mean(figures[key, row]) for row in names] for key in data])
-    content = ranks_of(names, data, table)
-    write_json(options.home / RANKS, content)
-    _show(content, console)
-    return content
-
-
-def ranks_of(names: Sequence[str], data: Sequence[str], table: Any) -> dict[str, Any]:
-    """Mean ranks, best first, with Friedman's test if there are several data sets."""
-    ranks, tested = (-table).argsort(1).argsort(1).mean(0) + 1.0, {}
-    if len(data) > 1:
-        found = rank_test(table)
-        ranks = found.ranks
-        tested = {
-            "statistic": found.statistic,
-            "p": found.p,
-            "critical_difference": found.critical_difference,
-        }
+def mean_ranks(tables: Sequence[ResultTable]) -> MeanRanks | None:
+    """Rank the rows of the data sets that have them all; None without such a data set."""
+    values = {t.entry.key: {row.cell.row: row.mean(METRIC) for row in t.rows} for t in tables}
+    names = list(dict.fromkeys(name for found in values.values() for name in found))
+    whole = {data: found for data, found in values.items() if set(found) == set(names)}
+    if not whole or not names:
+        return None
+    table = np.array([[found[name] for name in names] for found in whole.values()])
+    test = rank_test(table) if len(whole) > 1 and len(names) > 2 else None
+    ranks = (-table).argsort(1).argsort(1).mean(0) + 1 if test is None else test.ranks
     order = np.argsort(ranks, kind="stable")
-    return {
-        "metric": METRIC,
-        "data": list(data),
-        **tested,
-        "ranks": {names[n]: float(ranks[n]) for n in order},
-        "values": {names[n]: dict(zip(data, table[:, n].tolist(), strict=True)) for n in order},
-    }
+    return MeanRanks(tuple(whole), {names[n]: float(ranks[n]) for n in order}, test)
 
 
-def _show(content: dict[str, Any], console: Console) -> None:
-    if "p" in content:
+def _show(found: MeanRanks, console: Console) -> None:
+    console.print(f"mean ranks over {', '.join(found.data)}", highlight=False, markup=False)
+    if found.test is not None:
         console.print(
-            f"Friedman χ² = {content['statistic']:.2f}, p = {content['p']:.3g}; mean ranks further "
-            f"apart than {content['critical_difference']:.2f} differ",
+            f"Friedman χ² = {found.test.statistic:.2f}, p = {found.test.p:.3g}; mean ranks further "
+            f"apart than {found.test.critical_difference:.2f} differ",
             highlight=False,
         )
-    for name, rank in content["ranks"].items():
+    for name, rank in found.ranks.items():
         console.print(f"{rank:6.2f}  {name}", highlight=False, markup=False)
