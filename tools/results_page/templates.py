@@ -239,7 +239,8 @@ def _pages(found: Found) -> str:
 
 def _details(found: Found, suite: str) -> str:
     described, tables = found.suites[suite]
-    return "\n\n".join(table_details(described, table, suite) for table in tables)
+    name = suite if described.shipped else f"results/{suite}.toml"
+    return "\n\n".join(table_details(described, table, name) for table in tables)
 
 
 def _ranks(found: Found, suite: str) -> MeanRanks:
