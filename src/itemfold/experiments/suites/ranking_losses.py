@@ -57,7 +57,7 @@ class Study:
     epochs: int = 200
     dim: int = 64
     negatives: tuple[int, ...] = NEGATIVES
-    tau_percent: tuple[int, ...] = (25, 50, 100, 200, 400)  # of the best temperature
+    tau_percent: tuple[int, ...] = (33, 100, 300)  # of the best temperature
     false_percent: tuple[int, ...] = (0, 5, 20)  # of a list are the user's own items
 
     def rows(self) -> list[tuple[str, str, str]]:
