@@ -31,7 +31,7 @@ TINY = replace(QUICK, losses=("bpr", "softmax", "sl-at-k"))
 def test_all_losses_are_searched_with_the_same_effort() -> None:
     study = Study()
     spaces = {loss: trial_settings(loss, study) for loss in LOSSES}
-    assert set(study.losses) == set(LOSSES)
+    assert set(study.losses) == {*LOSSES, "softmax-dot"}
     for loss, trials in spaces.items():
         assert len(trials) == 10
         for one, other in zip(trials, spaces["softmax"], strict=True):
@@ -41,13 +41,18 @@ def test_all_losses_are_searched_with_the_same_effort() -> None:
     assert [trial["loss"]["tau"] for trial in spaces["psl"]] == taus  # the same scale
     assert len(set(taus)) == 10
     assert all(0.02 <= tau <= 0.5 for tau in taus)
+    products = trial_settings("softmax-dot", study)
+    assert {trial["train"]["similarity"] for trial in products} == {"dot"}
+    assert [trial["loss"]["tau"] for trial in products] == [
+        trial["loss"]["tau"] for trial in spaces["item-log"]
+    ]
 
 
 def test_every_trial_is_a_valid_row(tmp_path: Path) -> None:
     study = Study(models=("lightgcn", "mf"), data=("ml-1m", "ml-latest-small"))
     path = write_suite(tmp_path, "trials", study, trial_rows(study), seeds=1)
     cells = load_suite(path).cells()
-    assert len(cells) == 2 * 2 * len(LOSSES) * 10
+    assert len(cells) == 2 * 2 * len(study.losses) * 10
     by_row = {(cell.row, cell.entry.data): cell.config for cell in cells}
     assert by_row["mf-psl-3", "ml-1m"]["loss"]["name"] == "psl"
     found = by_row["psl-3", "ml-1m"]["train"]

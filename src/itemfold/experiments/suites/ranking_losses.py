@@ -34,7 +34,8 @@ COLUMNS = ["recall@20", "head_recall@20", "tail_recall@20", "ndcg@5", "ndcg@100"
 DATA = ("electronic", "food", "ml-1m", "yelp2018", "ml-latest-small/inductive")
 MORE_SEEDS = {"ml-latest-small": 5}
 MORE_EPOCHS = {"ml-latest-small": 3}  # its users make one batch, so an epoch is one step
-# losses of cosines in their papers; the others compare products
+# losses of cosines in their papers; the others compare products, and LOSS-dot does, too
+DOT = "-dot"
 COSINE = ("softmax", "sampled-softmax", "bsl", "psl", "sl-at-k", "adv-info-nce", "bc", "ccl")
 # 1: it has no negatives; 50: its cost is the square of the length of a list
 FIXED_NEGATIVES = {"direct-au": 1, "neural-ndcg": 50}
@@ -49,7 +50,7 @@ Row = dict[str, Any]
 class Study:
     """What the study compares, and with how much effort."""
 
-    losses: tuple[str, ...] = tuple(LOSSES)
+    losses: tuple[str, ...] = (*LOSSES, f"softmax{DOT}")
     models: tuple[str, ...] = ("lightgcn",)
     data: tuple[str, ...] = DATA
     trials: int = 10
@@ -85,16 +86,17 @@ QUICK = Study(
 def trial_settings(loss: str, study: Study, seed: int = 0) -> list[dict[str, dict[str, Any]]]:
     """The settings of every trial of a loss: random, with the same quantiles for all losses."""
     quantiles = np.random.default_rng(seed).random((study.trials, DIMENSIONS))
+    cosine, loss = loss in COSINE, loss.removesuffix(DOT)
     own = [(path.partition(".")[2], text) for path, text in OF_LOSSES.items() if _of(path, loss)]
     out = []
     for lr, l2, negatives, tau, *others in quantiles.tolist():
         n = study.negatives[int(negatives * len(study.negatives))]
         train: dict[str, Any] = {"lr": _between(LR, lr), "l2": _between(L2, l2)}
         train["n_negatives"] = FIXED_NEGATIVES.get(loss, n)
-        train["similarity"] = "cosine" if loss in COSINE else "dot"
+        train["similarity"] = "cosine" if cosine else "dot"
         settings: dict[str, Any] = {"name": loss}
         if has_tau(loss):
-            settings["tau"] = _between(TAU[loss in COSINE], tau)
+            settings["tau"] = _between(TAU[cosine], tau)
         for (name, text), quantile in zip(own, others, strict=False):
             low, high = map(float, text.split(".."))
             settings[name] = _between((low, high), quantile)
@@ -176,7 +178,11 @@ def chosen_rows(study: Study, results: Sequence[Result]) -> list[Row]:
     found = {(r["data"], r["row"]): r["valid"][METRIC] for r in results if int(r["seed"]) == 0}
     out = []
     for name, model, loss in study.rows():
-        row: Row = {"name": name, "model": {"name": model}, "loss": {"name": loss}}
+        row: Row = {
+            "name": name,
+            "model": {"name": model},
+            "loss": {"name": loss.removesuffix(DOT)},
+        }
         trials, on = trial_settings(loss, study), {}
         for key in (Entry.parse(data).key for data in study.data):
             values = [found.get((key, f"{name}-{n}"), -1.0) for n in range(1, len(trials) + 1)]
