@@ -107,7 +107,8 @@ def test_a_placeholder_is_replaced_by_its_figure(folder: Path, placeholder: str,
 
 def test_losses_near_the_best_are_filled() -> None:
     test = RankTest(np.array([1.5, 2.0, 6.0]), 9.0, 0.01, 2.0)
-    picture = rank_plot(MeanRanks(("a", "b"), {"x": 1.5, "y": 2.0, "z": 6.0}, test), "ranks")
+    found = MeanRanks(("a", "b"), {"x": 1.5, "y": 2.0, "z": 6.0}, test)
+    picture = rank_plot(found, 2.0, "ranks")
     assert "critical difference 2.0" in picture
     assert "mean rank over 2 data sets" in picture
     dots = re.findall(r'style="fill: (#\w+); stroke: #1f5fa8"', picture)

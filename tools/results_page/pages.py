@@ -14,7 +14,7 @@ from itemfold.experiments.suites.suite import Suite, load_suite
 from itemfold.files import write_text
 from results_page import dataset_page, example_page
 from results_page.plot import Point, panels
-from results_page.rank_page import rank_plot
+from results_page.rank_page import rank_picture
 from results_page.suite_page import suite_page, suite_plot
 from results_page.templates import Found, fill_template, template_names
 
@@ -49,7 +49,7 @@ def generate(results: Path) -> dict[str, str]:
         files[f"plots/{name}.svg"] = suite_plot(suite, tables)
         pages[f"{results.name}/{name}.md"] = suite.title
     if STUDY in suites and (ranks := mean_ranks(suites[STUDY][1])):
-        files[f"plots/{STUDY}-ranks.svg"] = rank_plot(ranks, suites[STUDY][0].title)
+        files[f"plots/{STUDY}-ranks.svg"] = rank_picture(ranks, *suites[STUDY])
     if picture := _overview(suites):
         files["plots/overview.svg"] = picture
     if text := dataset_page.dataset_page(results):
