@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from itemfold.experiments.suites import ranking_losses
 from itemfold.experiments.suites.options import Options
+from itemfold.experiments.suites.overrides import Entry
 from itemfold.experiments.suites.ranking_losses import (
     FIXED_NEGATIVES,
     QUICK,
@@ -20,7 +22,8 @@ from itemfold.experiments.suites.ranking_losses import (
     trial_settings,
     write_suite,
 )
-from itemfold.experiments.suites.ranking_losses_runs import run_study
+from itemfold.experiments.suites.ranking_losses_runs import mean_ranks, run_study
+from itemfold.experiments.suites.results import ResultRow, ResultTable
 from itemfold.experiments.suites.store import read_store
 from itemfold.experiments.suites.suite import load_suite
 from itemfold.losses import LOSSES
@@ -119,3 +122,19 @@ def test_the_study_runs_from_nothing_and_continues(tmp_path: Path) -> None:
 def test_the_range_of_a_setting_is_logarithmic_if_it_is_wide() -> None:
     assert ranking_losses._between((0.001, 0.1), 0.5) == 0.01
     assert ranking_losses._between((0.8, 1.4), 0.5) == 1.1
+
+
+def test_losses_are_compared_on_the_seeds_that_all_have() -> None:
+    """The second split is easy: the mean over both would favour the loss that has it."""
+
+    def row(name: str, *values: float) -> ResultRow:
+        cell = SimpleNamespace(row=name)
+        results = [{"seed": n, "test": {"ndcg@20": v}} for n, v in enumerate(values)]
+        return ResultRow(cell, results)  # type: ignore[arg-type]
+
+    entry = Entry("ml-1m", "transductive")
+    table = ResultTable(entry, [row("a", 0.2, 0.9), row("b", 0.3)], {}, [], [])
+    found = mean_ranks([table])
+    assert found is not None
+    assert found.ranks == {"b": 1.0, "a": 2.0}
+    assert found.test is None

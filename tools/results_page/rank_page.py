@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from itemfold.experiments.suites.ranking_losses_runs import MeanRanks
+from itemfold.experiments.suites.ranking_losses_runs import MeanRanks, on_shared_seeds
 from itemfold.experiments.suites.results import ResultTable, metric_title
 from itemfold.experiments.suites.suite import Suite
 from results_page.formatting import grid
@@ -17,7 +17,7 @@ def rank_picture(found: MeanRanks, suite: Suite, tables: Sequence[ResultTable]) 
         return rank_plot(found, found.test.critical_difference, suite.title)
     metric = suite.plotted[0]
     table = next(table for table in tables if table.entry.key == found.data[0])
-    rows = {row.cell.row: row for row in table.rows}
+    rows = {row.cell.row: row for row in on_shared_seeds(table).rows}
     points = [
         Point(
             name, row.mean(metric) or 0.0, row.spread(metric) or 0.0, marked=bool(row.mark(metric))
@@ -51,8 +51,9 @@ def rank_plot(found: MeanRanks, gap: float, title: str) -> str:
 
 
 def rank_table(found: MeanRanks, tables: Sequence[ResultTable], metric: str) -> str:
-    """Losses by mean rank, with a metric on each data set."""
-    by_data = {t.entry.key: {row.cell.row: row for row in t.rows} for t in tables}
+    """Losses by mean rank, with a metric on each data set over the seeds that all of them have."""
+    shared = [on_shared_seeds(table) for table in tables]
+    by_data = {t.entry.key: {row.cell.row: row for row in t.rows} for t in shared}
     body = [
         [name, f"{rank:.1f}", *(by_data[data][name].text(metric) for data in found.data)]
         for name, rank in found.ranks.items()

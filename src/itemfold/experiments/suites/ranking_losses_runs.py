@@ -84,8 +84,19 @@ def run_study(study: Study, options: Options, console: Console) -> MeanRanks | N
     return found
 
 
+def on_shared_seeds(table: ResultTable) -> ResultTable:
+    """A table with the seeds that all rows have: another seed is another split."""
+    seeds = [{result["seed"] for result in row.results} for row in table.rows]
+    shared = set.intersection(*seeds) if seeds else set()
+    rows = [
+        replace(row, results=[r for r in row.results if r["seed"] in shared]) for row in table.rows
+    ]
+    return replace(table, rows=rows)
+
+
 def mean_ranks(tables: Sequence[ResultTable]) -> MeanRanks | None:
     """Rank the rows of the data sets that have them all; None without such a data set."""
+    tables = [table for table in map(on_shared_seeds, tables) if all(r.results for r in table.rows)]
     values = {t.entry.key: {row.cell.row: row.mean(METRIC) for row in t.rows} for t in tables}
     names = list(dict.fromkeys(name for found in values.values() for name in found))
     whole = {data: found for data, found in values.items() if set(found) == set(names)}
