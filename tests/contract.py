@@ -50,6 +50,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "ials": {"l2": 0.1},
     "ultragcn": {"negatives": 10, "negative_weight": 10.0},
     "mult-vae": {"hidden": 32, "latent": 8},
+    "recvae": {"hidden": 32, "latent": 8},
 }
 TRAIN: dict[str, dict[str, Any]] = {
     "cml": {"epochs": 40},

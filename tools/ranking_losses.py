@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from typing import Any
 
 from rich.console import Console
 
 from itemfold.experiments.suites.options import Options
-from itemfold.experiments.suites.ranking_losses import QUICK, Study, run_study
-
-
-def _names(text: str | None) -> tuple[str, ...]:
-    return tuple(text.split(",")) if text else ()
+from itemfold.experiments.suites.overrides import split_names
+from itemfold.experiments.suites.ranking_losses import QUICK, Study
+from itemfold.experiments.suites.ranking_losses_runs import run_study
 
 
 def main() -> None:
@@ -32,20 +31,25 @@ def main() -> None:
     parser.add_argument("--data-root", help="folder of the data sets")
     parser.add_argument("--device", default="auto", help="cpu, cuda or auto")
     parser.add_argument("--jobs", type=int, default=1, help="runs in parallel")
+    parser.add_argument("--trials", type=int, help="settings tried for each loss; default 10")
+    parser.add_argument("--epochs", type=int, help="most epochs of a run; default 200")
+    parser.add_argument("--time-limit", type=float, help="seconds after which no run starts")
     given = parser.parse_args()
     study = QUICK if given.quick else Study()
-    study = replace(
-        study,
-        losses=_names(given.losses) or study.losses,
-        models=_names(given.models) or study.models,
-        data=_names(given.datasets) or study.data,
-    )
+    lists = {"losses": given.losses, "models": given.models, "data": given.datasets}
+    changes: dict[str, Any] = {
+        name: tuple(split_names(text)) for name, text in lists.items() if text
+    }
+    numbers = {"trials": given.trials, "epochs": given.epochs}
+    changes |= {name: number for name, number in numbers.items() if number is not None}
+    study = replace(study, **changes)
     options = Options(
         device=given.device,
         jobs=given.jobs,
         data_root=given.data_root,
         results=given.results,
         per_user=given.per_user,
+        time_limit=given.time_limit,
     )
     run_study(study, options, Console())
 

@@ -228,7 +228,7 @@ def test_names_paths_and_sizes(tmp_path: Path) -> None:
 def test_every_entry_has_a_source_and_a_licence() -> None:
     assert list(DATASETS) == [
         "synthetic", "ml-latest-small", "ml-1m", "yelp2018", "amazon-book", "amazon-cds",
-        "yelp2018-strong", "ml-20m", "netflix", "msd",
+        "electronic", "food", "yelp2018-strong", "ml-20m", "netflix", "msd",
     ]  # fmt: skip
     for name, entry in DATASETS.items():
         assert entry.about
@@ -242,6 +242,13 @@ def test_every_entry_has_a_source_and_a_licence() -> None:
             assert entry.interactions > entry.users or entry.recipe
 
 
+def test_data_in_another_format_is_not_downloaded(tmp_path) -> None:
+    found = error_of("food", data_root=tmp_path)
+    assert "'food' was not found and is not downloaded: write a line 'USER ITEM ITEM …'" in found
+    assert "https://github.com/Tiny-Snow/IR-Benchmark" in found
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.data
 @pytest.mark.parametrize(
     ("name", "users", "items", "pairs"),
@@ -250,6 +257,8 @@ def test_every_entry_has_a_source_and_a_licence() -> None:
         ("ml-1m", 6022, 3043, 895_699),
         ("yelp2018", 31_668, 38_048, 1_561_406),
         ("amazon-cds", 43_169, 35_648, 777_426),
+        ("electronic", 13_455, 8360, 234_521),
+        ("food", 5875, 9852, 233_038),
         ("yelp2018-strong", 31_668, 38_048, 1_561_406),
     ],
 )

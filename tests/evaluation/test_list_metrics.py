@@ -67,6 +67,23 @@ def test_popularity_bias_of_groups_equals_loops():
         assert found == pytest.approx(lists / histories - 1)
 
 
+def test_recall_of_head_and_tail_equals_a_loop():
+    target = random_matrix(30, N_ITEMS, 0.15, seed=9)
+    wanted = [set(row.nonzero()[0].tolist()) for row in target.toarray()]
+    hits = np.array([[item in wanted[row] for item in LISTS[row]] for row in range(30)])
+    head = set(np.argsort(-POPULARITY, kind="stable")[: N_ITEMS // 5].tolist())
+    tail = list_metrics.long_tail(POPULARITY)
+    for part, items in ((~tail, head), (tail, set(range(N_ITEMS)) - head)):
+        found = sum(len(set(LISTS[row]) & wanted[row] & items) for row in range(30))
+        expected = found / sum(len(wanted[row] & items) for row in range(30))
+        assert list_metrics.part_recall(LISTS, hits, target, part) == pytest.approx(expected)
+
+
+def test_the_recall_of_all_targets_is_between_head_and_tail(run):
+    found = ir.evaluate(run, SPLIT, metrics=["head_recall@20", "tail_recall@20"]).metrics
+    assert 0 <= found["tail_recall@20"] < found["head_recall@20"] <= 1
+
+
 def test_miscalibration_is_the_divergence_of_genres():
     multi_hot = unit_sets(sp.csr_array([[g in genres for g in "abcde"] for genres in GENRES]))
     found = list_metrics.miscalibration(LISTS, HISTORY, multi_hot)

@@ -1,27 +1,29 @@
 """The study of ranking losses: equal search spaces, and a run from nothing on tiny data."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
-from itemfold.errors import ItemfoldError
 from itemfold.experiments.suites import ranking_losses
 from itemfold.experiments.suites.options import Options
 from itemfold.experiments.suites.overrides import Entry
 from itemfold.experiments.suites.ranking_losses import (
+    FIXED_NEGATIVES,
     QUICK,
+    TRIALS_OF,
     Study,
     chosen_rows,
-    compare,
-    run_study,
+    noise_rows,
+    tau_rows,
     trial_rows,
     trial_settings,
-    with_folders,
     write_suite,
 )
+from itemfold.experiments.suites.ranking_losses_runs import mean_ranks, run_study
+from itemfold.experiments.suites.results import ResultRow, ResultTable
 from itemfold.experiments.suites.store import read_store
 from itemfold.experiments.suites.suite import load_suite
 from itemfold.losses import LOSSES
@@ -32,54 +34,82 @@ TINY = replace(QUICK, losses=("bpr", "softmax", "sl-at-k"))
 def test_all_losses_are_searched_with_the_same_effort() -> None:
     study = Study()
     spaces = {loss: trial_settings(loss, study) for loss in LOSSES}
-    assert set(study.losses) == set(LOSSES)
+    assert set(study.losses) == {*LOSSES, "softmax-dot"}
     for loss, trials in spaces.items():
         assert len(trials) == 10
         for one, other in zip(trials, spaces["softmax"], strict=True):
-            same = ("lr", "l2") if loss == "direct-au" else ("lr", "l2", "n_negatives")
+            same = ("lr", "l2") if loss in FIXED_NEGATIVES else ("lr", "l2", "n_negatives")
             assert [one["train"][key] for key in same] == [other["train"][key] for key in same]
     taus = [trial["loss"]["tau"] for trial in spaces["softmax"]]
     assert [trial["loss"]["tau"] for trial in spaces["psl"]] == taus  # the same scale
     assert len(set(taus)) == 10
     assert all(0.02 <= tau <= 0.5 for tau in taus)
-
-
-def test_data_without_a_name_is_a_folder_of_the_data_root(tmp_path: Path) -> None:
-    study = Study(data=("ml-1m", "food/inductive", "synthetic:users=9,items=9"))
-    with pytest.raises(ItemfoldError, match="'data_root' must be a folder that holds food/train"):
-        with_folders(study, tmp_path)
-    (tmp_path / "food").mkdir()
-    (tmp_path / "food" / "train.txt").write_text("0 1 2")
-    found = with_folders(study, tmp_path).data
-    assert found == ("ml-1m", f"{tmp_path}/food/inductive", "synthetic:users=9,items=9")
-    assert Entry.parse(found[1]).protocol == "inductive"
+    products = trial_settings("softmax-dot", study)
+    assert {trial["train"]["similarity"] for trial in products} == {"dot"}
+    assert [trial["loss"]["tau"] for trial in products] == [
+        trial["loss"]["tau"] for trial in spaces["item-log"]
+    ]
 
 
 def test_every_trial_is_a_valid_row(tmp_path: Path) -> None:
-    study = replace(Study(models=("lightgcn", "mf")), data=("ml-1m",))
+    study = Study(models=("lightgcn", "mf"), data=("ml-1m", "ml-latest-small"))
     path = write_suite(tmp_path, "trials", study, trial_rows(study), seeds=1)
     cells = load_suite(path).cells()
-    assert len(cells) == 2 * len(LOSSES) * 10
-    by_row = {cell.row: cell.config for cell in cells}
-    assert by_row["mf-psl-3"]["loss"]["name"] == "psl"
-    assert by_row["psl-3"]["train"]["similarity"] == "cosine"
-    assert not by_row["psl-3"]["train"]["refit"]
+    assert len(cells) == 2 * 2 * len(study.losses) * 10
+    by_row = {(cell.row, cell.entry.data): cell.config for cell in cells}
+    assert by_row["mf-psl-3", "ml-1m"]["loss"]["name"] == "psl"
+    found = by_row["psl-3", "ml-1m"]["train"]
+    assert (found["similarity"], found["refit"], found["epochs"]) == ("cosine", False, 200)
+    assert by_row["psl-3", "ml-latest-small"]["train"]["epochs"] == 600
+    assert {config["train"]["batch_by"] for config in by_row.values()} == {"users"}
+
+
+def test_the_checks_change_one_thing_of_the_best_settings(tmp_path: Path) -> None:
+    study = Study(losses=("softmax", "bpr", "direct-au"), data=("ml-1m",))
+    results = [
+        {"data": "ml-1m/transductive", "row": f"{loss}-{n}", "seed": 0, "valid": {"ndcg@20": value}}
+        for loss in study.losses
+        for n, value in ((1, 0.1), (4, 0.3), (5, 0.2))  # the others have failed
+    ]
+    chosen = chosen_rows(study, results)
+    best = trial_settings("softmax", study)[3]
+    assert chosen[0]["on"]["ml-1m/transductive"]["train"] == best["train"]
+    tau, noise = tau_rows(study, chosen), noise_rows(study, chosen)
+    assert [row["name"] for row in tau] == [f"softmax-{n}" for n in (33, 100, 300)]
+    path = write_suite(tmp_path, "noise", study, noise, curve="% false negatives")
+    suite = load_suite(path)
+    assert suite.rows == ("softmax-0", "softmax-5", "softmax-20", "bpr-0", "bpr-5", "bpr-20")
+    configs = {cell.row: cell.config for cell in suite.cells()}
+    assert configs["bpr-20"]["negatives"] == {"name": "false-negatives", "share": 0.2}
+    base = load_suite(write_suite(tmp_path, "study", study, chosen)).cells(rows=["softmax"])[0]
+    assert configs["softmax-0"] == base.config  # so its run is reused
+    path = write_suite(tmp_path, "tau", study, tau, curve="%")
+    taus = [cell.config["loss"]["tau"] for cell in load_suite(path).cells()]
+    assert taus == pytest.approx([taus[1] * factor for factor in (0.33, 1, 3)], rel=0.01)
 
 
 def test_the_study_runs_from_nothing_and_continues(tmp_path: Path) -> None:
     options = Options(device="cpu", results=tmp_path / "results", per_user=tmp_path / "values")
     console = Console(quiet=True)
+    assert run_study(TINY, replace(options, time_limit=0), console) is None
     found = run_study(TINY, options, console)
-    assert sorted(found.ranks.tolist())[0] >= 1
-    stored = json.loads((options.home / "ranking-losses-ranks.json").read_text())
-    assert set(stored["ranks"]) == {"bpr", "softmax", "sl-at-k"}
+    assert found is not None
+    assert found.test is not None
+    assert len(found.data) == 2
+    assert set(found.ranks) == {"bpr", "softmax", "sl-at-k"}
+    assert sum(found.ranks.values()) == 6
+    store = read_store(options.home)
+    for name, rows in (("tau", {"softmax", "sl-at-k"}), ("noise", {"softmax", "sl-at-k", "bpr"})):
+        results = store.results(f"ranking-losses-{name}")
+        assert {result["row"].rpartition("-")[0] for result in results} == rows
     before = {path.name: path.read_bytes() for path in options.home.glob("*.jsonl")}
     again = run_study(TINY, options, console)
-    assert again.ranks.tolist() == found.ranks.tolist()
+    assert again is not None
+    assert again.ranks == found.ranks
     assert {path.name: path.read_bytes() for path in options.home.glob("*.jsonl")} == before
     # each loss has the trial of each data set that was best on validation
-    results = read_store(options.home).results("ranking-losses-trials")
-    for row in chosen_rows(TINY, options.home):
+    results = store.results(TRIALS_OF)
+    for row in chosen_rows(TINY, results):
         for data, settings in row["on"].items():
             own = {
                 result["config"]["train"]["lr"]: result["valid"]["ndcg@20"]
@@ -87,13 +117,24 @@ def test_the_study_runs_from_nothing_and_continues(tmp_path: Path) -> None:
                 if result["data"] == data and result["row"].rpartition("-")[0] == row["name"]
             }
             assert settings["train"]["lr"] == max(own, key=lambda lr: own[lr])
-    more = replace(TINY, losses=(*TINY.losses, "warp"))
-    with pytest.raises(ItemfoldError, match=r"warp on synthetic.* lacks trials: run the study"):
-        chosen_rows(more, options.home)
-    with pytest.raises(ItemfoldError, match="the study is not complete, run it again: warp on"):
-        compare(more, options.home, console)
 
 
 def test_the_range_of_a_setting_is_logarithmic_if_it_is_wide() -> None:
     assert ranking_losses._between((0.001, 0.1), 0.5) == 0.01
     assert ranking_losses._between((0.8, 1.4), 0.5) == 1.1
+
+
+def test_losses_are_compared_on_the_seeds_that_all_have() -> None:
+    """The second split is easy: the mean over both would favour the loss that has it."""
+
+    def row(name: str, *values: float) -> ResultRow:
+        cell = SimpleNamespace(row=name)
+        results = [{"seed": n, "test": {"ndcg@20": v}} for n, v in enumerate(values)]
+        return ResultRow(cell, results)  # type: ignore[arg-type]
+
+    entry = Entry("ml-1m", "transductive")
+    table = ResultTable(entry, [row("a", 0.2, 0.9), row("b", 0.3)], {}, [], [])
+    found = mean_ranks([table])
+    assert found is not None
+    assert found.ranks == {"b": 1.0, "a": 2.0}
+    assert found.test is None

@@ -119,7 +119,8 @@ def test_a_line_cut_off_anywhere_loses_only_that_line(tmp_path: Path) -> None:
     append_lines(tmp_path, "one", run_line("a"), row_line(DATA, "item", 0, "a"))
     path = path_of(tmp_path, "one")
     whole, kept = path.read_bytes(), results(tmp_path)
-    line = (json.dumps(run_line("é–b"), ensure_ascii=False) + "\n").encode()
+    run = run_line("é–b")
+    line = (json.dumps({**run, "digest": identity(run)}, ensure_ascii=False) + "\n").encode()
     for length in range(1, len(line)):
         path.write_bytes(whole + line[:length])
         assert results(tmp_path) == kept
@@ -197,7 +198,16 @@ def test_an_edited_figure_is_an_error_that_names_the_line(tmp_path: Path) -> Non
         read_store(tmp_path)
 
 
-def test_a_line_of_an_earlier_release_has_no_digest_and_gets_one(tmp_path: Path) -> None:
+def test_an_edited_line_without_its_digest_is_an_error(tmp_path: Path) -> None:
+    stored_run(tmp_path)
+    text = path_of(tmp_path, "negatives").read_text(encoding="utf-8")
+    digest = f', "digest": "{json.loads(text.splitlines()[0])["digest"]}"'
+    edited(tmp_path, digest, "")
+    with pytest.raises(ItemfoldError, match=r"line 1 \(run r\) was changed .* lost its digest"):
+        read_store(tmp_path)
+
+
+def test_a_file_of_an_earlier_release_has_no_digest_and_gets_one(tmp_path: Path) -> None:
     stored_run(tmp_path)
     path = path_of(tmp_path, "negatives")
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

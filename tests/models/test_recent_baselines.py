@@ -11,6 +11,7 @@ from itemfold.graph.graph import Graph
 from itemfold.models import EASE, EGCF, SANSA, ChebyCF, LightGCNPP, Model
 from itemfold.models.chebycf import plateau_coefficients
 from itemfold.models.sansa import approximate_inverse, ldl, pruned
+from itemfold.sampling.base import Batch
 
 X = random_matrix(30, 20, 0.25)
 DENSE = X.toarray().astype(np.float64)
@@ -63,6 +64,28 @@ def test_egcf_is_its_definition(mode: str) -> None:
         np.testing.assert_allclose(found.detach(), expected, rtol=1e-4, atol=1e-6)
     model.cache_embeddings(Graph.from_csr(X))  # a new user with the same history is the same user
     np.testing.assert_allclose(model.fold_in(X), sums[0], rtol=1e-4, atol=1e-6)
+
+
+def test_egcf_contrasts_users_items_and_pairs() -> None:
+    model = EGCF(dim=5, layers=2, weight=0.3, temperature=0.2)
+    model.setup(X, inductive=False, generator=torch.Generator().manual_seed(1))
+    graph = Graph.from_csr(X)
+    users, items = [3, 7, 3, 9], [4, 4, 2, 11]  # a user and an item that occur twice
+    batch = Batch(torch.tensor(users), torch.tensor(items)[:, None], torch.ones(4, 1).bool())
+    draws = torch.Generator()
+    found = model.extra_loss(graph, batch, model.encode_step(graph, draws), draws)
+    of_users, of_items = (part.detach().double().numpy() for part in model.encode(graph))
+
+    def info_nce(one: np.ndarray, two: np.ndarray) -> float:
+        one, two = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (one, two))
+        e = np.exp(one @ two.T / 0.2)
+        return float(np.mean([-np.log(e[n, n] / e[n].sum()) for n in range(len(e))]))
+
+    distinct_users, distinct_items = of_users[[3, 7, 9]], of_items[[4, 2, 11]]
+    expected = info_nce(distinct_users, distinct_users)
+    expected += info_nce(distinct_items, distinct_items)
+    expected += info_nce(of_users[users], of_items[items])
+    assert float(found.detach()) == pytest.approx(0.3 * expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5])

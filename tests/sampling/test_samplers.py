@@ -18,6 +18,7 @@ from itemfold.sampling import (
     Batch,
     DrawnNegatives,
     Encoded,
+    FalseNegatives,
     InBatch,
     PopularityNegatives,
     Sampler,
@@ -455,3 +456,22 @@ def test_draws_are_the_same_whether_positives_are_marked_or_searched(
         assert not train.toarray()[users.unsqueeze(1), draws].any()
         found.append(draws)
     assert torch.equal(*found)
+
+
+# --- false negatives -----------------------------------------------------------------------------
+
+
+def test_false_negatives_are_positives_at_the_given_share() -> None:
+    train = graph()
+    known = train.toarray() > 0
+    free, own = (~known).sum(1, keepdims=True), known.sum(1, keepdims=True)
+    sampler = FalseNegatives(share=0.3)
+    sampler.prepare(train)
+    share = np.where(own > 0, 0.3, 0.0)  # a user without items has no false negatives
+    weight = np.where(known, share / np.maximum(own, 1), (1 - share) / free)
+    assert_drawn_from(drawn(sampler, train, 4000), weight)
+    none = FalseNegatives(share=0.0)
+    none.prepare(train)
+    assert drawn(none, train, 500)[known].sum() == 0
+    with pytest.raises(ItemfoldError, match="'share' must be at least 0 and below 1, got 1"):
+        FalseNegatives(share=1)

@@ -7,11 +7,15 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from results_page.pages import generate, write
+from results_page.rank_page import rank_plot
 
 from itemfold.errors import ItemfoldError
+from itemfold.evaluation.rank_tests import RankTest
 from itemfold.experiments.suites import FOLDER
+from itemfold.experiments.suites.ranking_losses_runs import MeanRanks
 from itemfold.experiments.suites.store import Line, append_lines, path_of, read_store, row_line
 from itemfold.experiments.suites.suite import Cell, load_suite
 
@@ -88,12 +92,29 @@ def test_figures_of_the_template_are_looked_up(folder: Path) -> None:
         ("significant negatives tempered ndcg@20", "1 of 1"),
         ("exceeds negatives uniform tempered ndcg@20", "0 of 1"),
         ("published yelp2018/transductive ndcg@20", "–"),
+        ("rank_test negatives", "no test: yelp2018/transductive is the only data set so far"),
+        (
+            "rank_table negatives ndcg@20",
+            f"| loss | mean rank | {DATA} |\n| :-- | --: | --: |\n"
+            "| tempered | 1.0 | 5.80 ± 0.28 ▲ |\n| uniform | 2.0 | 5.20 ± 0.28 |",
+        ),
         ("pages", "- [Negatives by personalised PageRank](results/negatives.md)"),
     ],
 )
 def test_a_placeholder_is_replaced_by_its_figure(folder: Path, placeholder: str, text: str) -> None:
     (folder / TEMPLATE).write_text(f"{{{placeholder}}}")
     assert generate(folder)["RESULTS.md"].split("\n\n")[0] == text
+
+
+def test_losses_near_the_best_are_filled() -> None:
+    test = RankTest(np.array([1.5, 2.0, 6.0]), 9.0, 0.01, 2.0)
+    found = MeanRanks(("a", "b"), {"x": 1.5, "y": 2.0, "z": 6.0}, test)
+    picture = rank_plot(found, 2.0, "ranks")
+    assert "critical difference 2.0" in picture
+    assert "mean rank over 2 data sets" in picture
+    dots = re.findall(r'style="fill: (#\w+); stroke: #1f5fa8"', picture)
+    assert dots == ["#1f5fa8", "#1f5fa8", "#ffffff"]
+    assert re.findall(r">([xyz])</text>", picture) == ["x", "y", "z"]
 
 
 @pytest.mark.parametrize(

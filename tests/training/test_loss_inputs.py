@@ -97,7 +97,7 @@ def test_expected_counts_of_uniform_and_popular_draws_sum_to_the_list() -> None:
 
 def test_samplers_that_choose_by_score_do_not_know_how_often_they_draw() -> None:
     known = {name for name, kind in NEGATIVES.items() if knows_expected(kind)}
-    assert known == {"uniform", "popularity", "in-batch"}
+    assert known == {"uniform", "popularity", "in-batch", "false-negatives"}
 
 
 @pytest.mark.parametrize("sampler", ["dynamic", "mixgcf", "ppr", "all"])

@@ -83,7 +83,8 @@ def _panel(axes: Any, suite: Suite, table: ResultTable, metric: str) -> None:
     axes.set_xlabel(suite.curve)
     axes.set_ylabel(f"{metric_title(metric)} × 100")
     axes.set_ylim(bottom=0)
-    axes.legend(frameon=False)
+    many = len(curves_of(table)) > len(COLOURS)
+    axes.legend(frameon=False, **({"fontsize": 6, "ncols": 3} if many else {}))
 
 
 def _points(tables: Sequence[ResultTable], metric: str) -> dict[str, list[Point]]:

@@ -32,7 +32,7 @@ def suite_page(suite: Suite, tables: list[ResultTable], home: str) -> str:
         parts.append(f"Dashed: *{suite.baseline}*; filled: significantly different; ×: published.")
     if len(tables) > 1:
         parts += [f"**{metric_title(suite.columns[-1])} × 100**", _overview(suite, tables)]
-    parts += [_details(suite, table, name) for table in tables]
+    parts += [table_details(suite, table, name) for table in tables]
     if suite.notes:
         remarks = [f"- *{row}*: {note}" for row, note in suite.notes.items()]
         parts += ["## Settings of the rows", "\n".join(remarks)]
@@ -51,7 +51,7 @@ def _overview(suite: Suite, tables: list[ResultTable]) -> str:
     return grid(["", *(table.entry.title for table in tables)], body)
 
 
-def _details(suite: Suite, table: ResultTable, name: str) -> str:
+def table_details(suite: Suite, table: ResultTable, name: str) -> str:
     """One data set: all metrics, published figures, p-values, seconds, and the hardware."""
     columns = list(_columns(suite, table))
     body = [[cell(row) for _, cell in columns] for row in table.rows]

@@ -22,6 +22,9 @@
                                          on later periods of all users and of new ones
     {future_p DATA}                      there, the p-value of the default chosen in time against it
                                          chosen at random
+    {details SUITE}                      the tables of a suite's page
+    {rank_table SUITE METRIC}            rows by mean rank, with the metric on each data set
+    {rank_test SUITE}                    Friedman's test and the critical difference
     {pages}                              links to the pages of all suites
 """
 
@@ -36,10 +39,13 @@ from pathlib import Path
 from typing import Any
 
 from itemfold.errors import ItemfoldError
+from itemfold.experiments.suites.ranking_losses_runs import MeanRanks, mean_ranks
 from itemfold.experiments.suites.results import ResultRow, ResultTable
 from itemfold.experiments.suites.suite import Suite
 from results_page.formatting import GENERATED, grid, probability
+from results_page.rank_page import rank_table
 from results_page.remarks import best_seconds, epoch_seconds
+from results_page.suite_page import table_details
 
 ENDING = ".template.md"
 PLAIN = "# Results\n\n{pages}"  # if there is no template
@@ -275,6 +281,34 @@ def _pages(found: Found) -> str:
     return "\n".join(f"- [{title}]({path})" for path, title in found.pages.items())
 
 
+def _details(found: Found, suite: str) -> str:
+    described, tables = found.suites[suite]
+    name = suite if described.shipped else f"results/{suite}.toml"
+    return "\n\n".join(table_details(described, table, name) for table in tables)
+
+
+def _ranks(found: Found, suite: str) -> MeanRanks:
+    ranks = mean_ranks(found.suites[suite][1])
+    if ranks is None:
+        raise LookupError("no data set has all rows")
+    return ranks
+
+
+def _rank_table(found: Found, suite: str, metric: str) -> str:
+    return rank_table(_ranks(found, suite), found.suites[suite][1], metric)
+
+
+def _rank_test(found: Found, suite: str) -> str:
+    ranks = _ranks(found, suite)
+    if ranks.test is None:
+        return f"no test: {ranks.data[0]} is the only data set so far"
+    gap, p = ranks.test.critical_difference, probability(ranks.test.p)
+    return (
+        f"Friedman's χ² = {ranks.test.statistic:.1f}, p = {p} over {len(ranks.data)} data sets; "
+        f"mean ranks that are further apart than {gap:.1f} differ (Nemenyi, 5 %)"
+    )
+
+
 LOOKUPS: dict[str, Callable[..., str]] = {
     "p": _p,
     "part": _part,
@@ -290,5 +324,8 @@ LOOKUPS: dict[str, Callable[..., str]] = {
     "short": _short,
     "future": _future,
     "future_p": _future_p,
+    "details": _details,
+    "rank_table": _rank_table,
+    "rank_test": _rank_test,
     "pages": _pages,
 }

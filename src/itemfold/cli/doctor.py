@@ -130,5 +130,6 @@ def _dataset(name: str) -> Check:
     for parent in folders:
         if (parent / name / needed).is_file():
             return Check(f"data {name}", "ok", str(parent / name))
-    advice = f"downloaded on first use, or put {needed} into {cache_folder() / name}"
+    how = "downloaded on first use, or" if entry.files[0].urls else "not downloaded:"
+    advice = f"{how} put {needed} into {cache_folder() / name}"
     return Check(f"data {name}", "missing", advice)

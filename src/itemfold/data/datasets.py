@@ -31,6 +31,9 @@ def _adjacency(
     )
 
 
+# of the data sets that are published in another format only: a line of items for each user
+_LINES = _adjacency()
+
 _GITHUB = "https://raw.githubusercontent.com"
 _LIGHTGCN = f"{_GITHUB}/gusye1234/LightGCN-PyTorch/master/data"
 _ULTRAGCN = f"{_GITHUB}/xue-pai/UltraGCN/HEAD/data"
@@ -119,6 +122,28 @@ DATASETS: dict[str, Dataset] = {
         interactions=777_426,
         held_out=172_951,
         fingerprints=("2fd861f5ff557480",),
+    ),
+    "electronic": Dataset(
+        about="Amazon electronics, the train/test split of the PSL and SL@K papers",
+        home="https://github.com/Tiny-Snow/IR-Benchmark",
+        licence="Amazon product data, research use; He and McAuley 2016",
+        files=_LINES,
+        users=13_455,
+        items=8360,
+        interactions=234_521,
+        held_out=52_123,
+        fingerprints=("754d75f9783ed0d0",),
+    ),
+    "food": Dataset(
+        about="recipes of Food.com, the train/test split of the SL@K paper",
+        home="https://github.com/Tiny-Snow/IR-Benchmark",
+        licence="Food.com recipes and interactions, research use; Majumder et al. 2019",
+        files=_LINES,
+        users=5875,
+        items=9852,
+        interactions=233_038,
+        held_out=48_932,
+        fingerprints=("a9fee6c1f86b916a",),
     ),
     "yelp2018-strong": Dataset(
         about="Yelp 2018, split by users as in the RLAE paper",

@@ -77,6 +77,11 @@ def find(
         f"put {' and '.join(wanted[:2])} from {dataset.home} into {place / name}, "
         f"or set ITEMFOLD_DATA to a folder that holds {name}/"
     )
+    if not any(file.urls for file in dataset.files):
+        raise ItemfoldError(
+            f"'{name}' was not found and is not downloaded: write a line 'USER ITEM ITEM …' for "
+            f"each user, and {advice}"
+        )
     verified = partial(_verified, name, dataset, weighting)
     return download(name, dataset.files, place, verified, advice)
 

@@ -245,7 +245,8 @@ def is_informative(name: str, facts: ItemFacts) -> bool:
     if name in GENRE_METRICS:
         return facts.has_genres
     only_new = isinstance(facts.model, WithNewItems) and facts.model.only_new
-    return not (only_new and name.startswith("popularity_bias"))
+    by_popularity = name.startswith(("popularity_bias", "head_recall", "tail_recall"))
+    return not (only_new and by_popularity)
 
 
 def check_held_out(run: TrainedRun | Model, split: Split, part: str = "test") -> HeldOut:

@@ -165,7 +165,8 @@ class Evaluator:
                 out[metric.key] = METRICS[metric.name](hits, self.n_target, k)
                 continue
             assert facts is not None
-            found = list_metric(Metric(metric.name, k), top, self.held.history, facts)
+            held = self.held
+            found = list_metric(Metric(metric.name, k), top, hits, held.history, held.target, facts)
             (catalogue if metric.name in CATALOGUE_METRICS else out)[metric.key] = found
         return out, catalogue
 

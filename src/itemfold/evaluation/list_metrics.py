@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from itemfold.data.array_types import Floats, Ints
+from itemfold.data.array_types import Bools, Floats, Ints
 from itemfold.evaluation.metrics import TASTE_GROUPS, Metric, coverage, novelty
 from itemfold.reranking.item_facts import ItemFacts, long_tail
 from itemfold.reranking.list_similarity import mean_similarity
@@ -74,10 +74,23 @@ def miscalibration(lists: Ints, history: sp.csr_array, genres: sp.csr_array) -> 
     return np.asarray((p * np.log(ratio)).sum(1))
 
 
-def list_metric(metric: Metric, lists: Ints, history: sp.csr_array, facts: ItemFacts) -> Any:
+def part_recall(lists: Ints, hits: Bools, target: sp.csr_array, part: Bools) -> float:
+    """Share of the targets in a part of the catalogue that are in their users' lists."""
+    return float((hits & part[lists]).sum() / max(part[target.indices].sum(), 1))
+
+
+def list_metric(
+    metric: Metric,
+    lists: Ints,
+    hits: Bools,
+    history: sp.csr_array,
+    target: sp.csr_array,
+    facts: ItemFacts,
+) -> Any:
     """A metric by its name: values ``[users]``, or one number for all lists."""
     k = metric.k or lists.shape[1]
     top, popularity = lists[:, :k], facts.popularity
+    tail = long_tail(popularity)
     name, _, group = metric.name.partition("popularity_bias_")
     if group:
         return popularity_bias(top, history, popularity, user_groups(history, popularity)[group])
@@ -90,6 +103,8 @@ def list_metric(metric: Metric, lists: Ints, history: sp.csr_array, facts: ItemF
         "novelty": lambda: float(np.mean(novelty(top, popularity, k))),
         "gini": lambda: gini(top, len(popularity)),
         "popularity_bias": lambda: popularity_bias(top, history, popularity, everybody),
+        "head_recall": lambda: part_recall(top, hits[:, :k], target, ~tail),
+        "tail_recall": lambda: part_recall(top, hits[:, :k], target, tail),
     }
     return computed[name]()
 

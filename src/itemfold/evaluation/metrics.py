@@ -157,6 +157,7 @@ LIST_METRICS = ("diversity", "genre_diversity", "miscalibration")  # with a valu
 CATALOGUE_METRICS = (  # with one value for all lists
     *("coverage", "gini", "novelty", "popularity_bias"),
     *(f"popularity_bias_{group}" for group in TASTE_GROUPS),
+    *("head_recall", "tail_recall"),
 )
 GENRE_METRICS = ("genre_diversity", "miscalibration")  # need genres
 DEFINITIONS = {
@@ -177,6 +178,9 @@ DEFINITIONS = {
     "histories − 1 (ΔGAP), of all users and of those with niche, mixed and popular tastes (the "
     "fifth with the smallest share of popular items, the rest, the fifth with the largest): the "
     "closest to 0 is best.",
+    "head_recall": "head_recall is the share of all targets among the most popular fifth of the "
+    "items that are in their users' lists: higher is better.",
+    "tail_recall": "tail_recall is the same for all other items: higher is better.",
 }
 CUT_METRICS = (*METRICS, *LIST_METRICS, *CATALOGUE_METRICS)
 HEADLINES = ("ndcg", "recall", "hit", "coverage", "novelty")  # what a summary of a run shows

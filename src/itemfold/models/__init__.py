@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # each name is imported when it is first used
     from itemfold.models.nia_gcn import NIAGCN
     from itemfold.models.node2vec import Node2Vec
     from itemfold.models.popularity import Popularity
+    from itemfold.models.recvae import RecVAE
     from itemfold.models.rlae import RLAE
     from itemfold.models.rp3beta import RP3Beta
     from itemfold.models.sansa import SANSA
@@ -75,6 +76,7 @@ MODELS: MutableMapping[str, type[Model]] = LazyTable(
         "line": "LINE",
         "node2vec": "Node2Vec",
         "mult-vae": "MultVAE",
+        "recvae": "RecVAE",
         "ultragcn": "UltraGCN",
         "ease": "EASE",
         "rlae": "RLAE",
@@ -127,6 +129,7 @@ __all__ = [
     "Node2Vec",
     "Popularity",
     "RP3Beta",
+    "RecVAE",
     "SimGCL",
     "SimpleX",
     "UltraGCN",

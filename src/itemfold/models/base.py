@@ -65,6 +65,8 @@ class Model(Estimator, Abilities, RecordsSettings, nn.Module):
         weighs: What weights of interactions change: "graph", "loss", "linear" or "counts"; empty
             if the model cannot use them.
         batch_by: "users" or "interactions" if the model requires it, else None.
+        same_steps: Whether every step does the same work, so that a GPU can record one and repeat
+            it.
         default_loss: The default loss.
         default_negatives: The default sampler of negatives.
         default_settings: Settings of these two, by section.
@@ -101,6 +103,7 @@ class Model(Estimator, Abilities, RecordsSettings, nn.Module):
 
     kind: ClassVar[Kind] = Kind.LIST_LOSS
     batch_by: ClassVar[Literal["users", "interactions"] | None] = None  # if the model requires it
+    same_steps: ClassVar[bool] = True
     default_loss: ClassVar[str] = "item-ndcg"
     default_negatives: ClassVar[str] = "uniform"
     # settings of the default loss and the default negatives, by section

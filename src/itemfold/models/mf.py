@@ -16,7 +16,7 @@ from torch import Tensor
 from itemfold.graph.graph import Graph
 from itemfold.models.embedding_model import EmbeddingModel
 from itemfold.ops.pair_scores import squared_lengths
-from itemfold.validation import positive_integers
+from itemfold.validation import positive, positive_integers
 
 
 class MF(EmbeddingModel):
@@ -26,6 +26,7 @@ class MF(EmbeddingModel):
 
     Args:
         dim: Length of a vector.
+        init_std: Standard deviation of the values before training; 0.01 suits BPR on sparse data.
 
     Examples:
         >>> import itemfold as ir
@@ -44,16 +45,17 @@ class MF(EmbeddingModel):
     why_not_inductive = "every user vector is a trained parameter"
     user_tables, item_tables = ("users",), ("items",)
 
-    def __init__(self, dim: int = 64) -> None:
+    def __init__(self, dim: int = 64, init_std: float = 0.1) -> None:
         super().__init__()
         positive_integers(dim=dim)
-        self.dim = dim
+        positive(init_std=init_std)
+        self.dim, self.init_std = dim, init_std
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Allocate free vectors of users and items."""
         super().setup(train, inductive=inductive, generator=generator)
-        self.users = self.normal_table(self.n_users, 0.1, generator)
-        self.items = self.normal_table(self.n_items, 0.1, generator)
+        self.users = self.normal_table(self.n_users, self.init_std, generator)
+        self.items = self.normal_table(self.n_items, self.init_std, generator)
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
         """The vectors themselves; the graph is not used."""

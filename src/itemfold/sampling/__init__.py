@@ -13,6 +13,7 @@ from itemfold.lazy import LazyTable, lazy_names
 if TYPE_CHECKING:  # each name is imported when it is first used
     from itemfold.sampling.base import Batch, DrawnNegatives, Encoded, Sampler, ScoredLists
     from itemfold.sampling.batches import Batches
+    from itemfold.sampling.false_negatives import FalseNegatives
     from itemfold.sampling.full_catalogue import All
     from itemfold.sampling.hard import Dynamic, MixGCF
     from itemfold.sampling.in_batch import InBatch
@@ -32,6 +33,7 @@ NEGATIVES: MutableMapping[str, type[Sampler]] = LazyTable(
         "dynamic": "Dynamic",
         "mixgcf": "MixGCF",
         "all": "All",
+        "false-negatives": "FalseNegatives",
     },
 )
 
@@ -44,6 +46,7 @@ __all__ = [
     "DrawnNegatives",
     "Dynamic",
     "Encoded",
+    "FalseNegatives",
     "InBatch",
     "MixGCF",
     "PopularityNegatives",

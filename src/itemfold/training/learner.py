@@ -93,12 +93,14 @@ class Learner:
         return value.detach()
 
     def recorded_step(self) -> Step:
-        """`step`, recorded as one CUDA graph on a GPU, unless it exchanges sums with other ranks.
+        """`step`, recorded as one CUDA graph on a GPU.
+
+        Not if it exchanges sums with other ranks or steps differ.
 
         The graph refers to this learner, which must not refer back: it is then freed at once, and
         not by a garbage collection in the middle of the next recording.
         """
-        if self.device.type != "cuda" or ranks.size() > 1:
+        if self.device.type != "cuda" or ranks.size() > 1 or not self.model.same_steps:
             return self.step
         keys = self.batches.epoch(torch.Generator(self.device))[0]  # only the shape matters
         return captured(self.step, keys, self.optimizer, self.generator, self.average.tensors)

@@ -1,63 +1,65 @@
-"""The study of ranking losses: equal random search for every loss, then seeds, then ranks.
+"""The design of the study of ranking losses: equal random search for every loss, and its suites.
 
-Two suites are written to the folder of results and run like any other, so that the study continues
-where it was stopped:
+Four suites are written to the folder of results and run like any other:
 
 - ``ranking-losses-trials``: every loss with TRIALS settings, LOSS-1 to LOSS-10, on one seed. All
   losses share the same quantiles: trial 3 has the same learning rate, L2 weight and number of
   negatives for each, and the same place in the range of its temperature and own settings.
 - ``ranking-losses``: every loss with the settings that were best on validation, on several seeds.
+- ``ranking-losses-tau``: the same with another temperature, LOSS-PERCENT of the best.
+- ``ranking-losses-noise``: the same with false negatives, LOSS-PERCENT of each list.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
+import tomli_w
 
-from itemfold.data.datasets import DATASETS
-from itemfold.data.find_dataset import data_variable
-from itemfold.errors import ItemfoldError
-from itemfold.evaluation.rank_tests import RankTest, rank_test
 from itemfold.experiments.search_space import OF_LOSSES
-from itemfold.experiments.suites.options import Options
-from itemfold.experiments.suites.reproduce import run_suite
-from itemfold.experiments.suites.store import read_store, write_json
-from itemfold.experiments.suites.suite import load_suite
+from itemfold.experiments.suites.overrides import Entry
+from itemfold.experiments.suites.store import Result
 from itemfold.files import write_text
 from itemfold.losses import LOSSES
 from itemfold.validation import schema
 
-STUDY, TRIALS_OF = "ranking-losses", "ranking-losses-trials"
-TRIALS = 10
+STUDY = "ranking-losses"
+TRIALS_OF, TAU_OF, NOISE_OF = f"{STUDY}-trials", f"{STUDY}-tau", f"{STUDY}-noise"
 METRIC = "ndcg@20"
-COLUMNS = ["recall@20", "ndcg@5", "ndcg@20", "ndcg@100"]
-DATA = ["electronic", "food", "ml-1m", "yelp2018", "ml-latest-small/inductive"]
-SEEDS, MORE_SEEDS = 3, {"ml-latest-small": 5}
-# losses of cosines in their papers; the others compare products
+COLUMNS = ["recall@20", "head_recall@20", "tail_recall@20", "ndcg@5", "ndcg@100", METRIC]
+DATA = ("electronic", "food", "ml-1m", "yelp2018", "ml-latest-small/inductive")
+MORE_SEEDS = {"ml-latest-small": 5}
+MORE_EPOCHS = {"ml-latest-small": 3}  # its users make one batch, so an epoch is one step
+# losses of cosines in their papers; the others compare products, and LOSS-dot does, too
+DOT = "-dot"
 COSINE = ("softmax", "sampled-softmax", "bsl", "psl", "sl-at-k", "adv-info-nce", "bc", "ccl")
-LR, L2, NEGATIVES = (3e-4, 3e-2), (1e-6, 1e-2), (200, 1000)
+# 1: it has no negatives; 50: its cost is the square of the length of a list
+FIXED_NEGATIVES = {"direct-au": 1, "neural-ndcg": 50}
+LR, L2, NEGATIVES = (3e-4, 3e-2), (1e-6, 1e-2), (100, 400)
 TAU = {True: (0.02, 0.5), False: (0.1, 3.0)}  # of cosines, of products
 DIMENSIONS = 6  # lr, l2, negatives, tau, and two settings of a loss
+
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Study:
     """What the study compares, and with how much effort."""
 
-    losses: tuple[str, ...] = tuple(LOSSES)
+    losses: tuple[str, ...] = (*LOSSES, f"softmax{DOT}")
     models: tuple[str, ...] = ("lightgcn",)
-    data: tuple[str, ...] = tuple(DATA)
-    trials: int = TRIALS
-    seeds: int = SEEDS
+    data: tuple[str, ...] = DATA
+    trials: int = 10
+    seeds: int = 3
     epochs: int = 200
     dim: int = 64
     negatives: tuple[int, ...] = NEGATIVES
+    tau_percent: tuple[int, ...] = (33, 100, 300)  # of the best temperature
+    false_percent: tuple[int, ...] = (0, 5, 20)  # of a list are the user's own items
 
     def rows(self) -> list[tuple[str, str, str]]:
         """The name, model and loss of every row; LightGCN's rows have the name of their loss."""
@@ -76,29 +78,35 @@ QUICK = Study(
     epochs=2,
     dim=8,
     negatives=(5, 10),
+    tau_percent=(50, 100),
+    false_percent=(0, 20),
 )
 
 
 def trial_settings(loss: str, study: Study, seed: int = 0) -> list[dict[str, dict[str, Any]]]:
     """The settings of every trial of a loss: random, with the same quantiles for all losses."""
     quantiles = np.random.default_rng(seed).random((study.trials, DIMENSIONS))
+    cosine, loss = loss in COSINE, loss.removesuffix(DOT)
     own = [(path.partition(".")[2], text) for path, text in OF_LOSSES.items() if _of(path, loss)]
     out = []
     for lr, l2, negatives, tau, *others in quantiles.tolist():
         n = study.negatives[int(negatives * len(study.negatives))]
         train: dict[str, Any] = {"lr": _between(LR, lr), "l2": _between(L2, l2)}
-        train["n_negatives"] = n
-        train["similarity"] = "cosine" if loss in COSINE else "dot"
-        if loss == "direct-au":  # has no negatives
-            train["n_negatives"] = 1
+        train["n_negatives"] = FIXED_NEGATIVES.get(loss, n)
+        train["similarity"] = "cosine" if cosine else "dot"
         settings: dict[str, Any] = {"name": loss}
-        if "tau" in schema(LOSSES[loss]):
-            settings["tau"] = _between(TAU[loss in COSINE], tau)
+        if has_tau(loss):
+            settings["tau"] = _between(TAU[cosine], tau)
         for (name, text), quantile in zip(own, others, strict=False):
             low, high = map(float, text.split(".."))
             settings[name] = _between((low, high), quantile)
         out.append({"loss": settings, "train": train})
     return out
+
+
+def has_tau(loss: str) -> bool:
+    """Whether a loss has a temperature."""
+    return "tau" in schema(LOSSES[loss])
 
 
 def _of(path: str, loss: str) -> bool:
@@ -120,55 +128,38 @@ def write_suite(
 ) -> Path:
     """Write a suite of the study; returns its file."""
     first = rows[0]["name"]
-    patience = max(study.epochs // 5, 1)
     content = {
         "title": "Ranking losses under equal tuning",
         "baseline": next((row["name"] for row in rows if row["name"] == "softmax"), first),
         "columns": COLUMNS,
-        "cost": True,
         "data": list(study.data),
         "seeds": study.seeds,
         **table,
         "defaults": {
             "split": {"rounding": "nearest"},
             "model": {"dim": study.dim},
-            "train": {"epochs": study.epochs, "eval_every": max(patience // 4, 1)}
-            | {"patience": patience},
+            # a step takes lists of users for every loss, also for those made for single pairs
+            "train": {"batch_by": "users", **_length(study.epochs)},
+            "on": {
+                name: {"train": _length(study.epochs * factor)}
+                for name, factor in MORE_EPOCHS.items()
+                if name in map(_base, study.data)
+            },
         },
         "row": list(rows),
     }
     path = folder / f"{name}.toml"
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(path, dump_toml(content))
+    write_text(path, tomli_w.dumps(content))
     return path
 
 
-def dump_toml(content: Mapping[str, Any]) -> str:
-    """A suite as TOML; values are written as JSON, which TOML shares for all types used here."""
-    lines = [
-        f"{key} = {json.dumps(value, ensure_ascii=False)}"
-        for key, value in content.items()
-        if key not in ("defaults", "row")
-    ]
-    lines += ["", "[defaults]", *_dotted("", content["defaults"]), ""]
-    for row in content["row"]:
-        lines += ["[[row]]", *_dotted("", row), ""]
-    return "\n".join(lines)
+def _length(epochs: int) -> dict[str, int]:
+    patience = max(epochs // 5, 1)
+    return {"epochs": epochs, "patience": patience, "eval_every": max(patience // 4, 1)}
 
 
-def _dotted(prefix: str, table: Mapping[str, Any]) -> list[str]:
-    """The lines of a table within a row, with dotted keys."""
-    out = []
-    for key, value in table.items():
-        name = key if key.replace("-", "").replace("_", "").isalnum() else json.dumps(key)
-        if isinstance(value, Mapping):
-            out += _dotted(f"{prefix}{name}.", value)
-        else:
-            out.append(f"{prefix}{name} = {json.dumps(value, ensure_ascii=False)}")
-    return out
-
-
-def trial_rows(study: Study) -> list[dict[str, Any]]:
+def trial_rows(study: Study) -> list[Row]:
     """A row for every trial."""
     return [
         {"name": f"{name}-{number}", "baseline": f"{name}-{number}"}  # no paired tests
@@ -179,91 +170,68 @@ def trial_rows(study: Study) -> list[dict[str, Any]]:
     ]
 
 
-def chosen_rows(study: Study, home: Path) -> list[dict[str, Any]]:
-    """A row for every loss, with the trial of each data set that was best on validation."""
-    results = read_store(home).results(TRIALS_OF)
+def chosen_rows(study: Study, results: Sequence[Result]) -> list[Row]:
+    """A row for every loss, with the trial of each data set that was best on validation.
+
+    A trial without a result has failed: its loss became infinite.
+    """
     found = {(r["data"], r["row"]): r["valid"][METRIC] for r in results if int(r["seed"]) == 0}
     out = []
     for name, model, loss in study.rows():
-        row: dict[str, Any] = {"name": name, "model": {"name": model}, "loss": {"name": loss}}
+        row: Row = {
+            "name": name,
+            "model": {"name": model},
+            "loss": {"name": loss.removesuffix(DOT)},
+        }
         trials, on = trial_settings(loss, study), {}
-        for data in dict.fromkeys(key for key, _ in found):
-            values = [found.get((data, f"{name}-{n}")) for n in range(1, len(trials) + 1)]
-            if any(value is None for value in values):
-                raise ItemfoldError(
-                    f"{name} on {data} lacks trials: run the study again to complete them"
-                )
-            best = trials[int(np.argmax(values))]  # type: ignore[arg-type] # none is missing
+        for key in (Entry.parse(data).key for data in study.data):
+            values = [found.get((key, f"{name}-{n}"), -1.0) for n in range(1, len(trials) + 1)]
+            if max(values) < 0:
+                continue
+            best = trials[int(np.argmax(values))]
             own = {key: value for key, value in best["loss"].items() if key != "name"}
-            seeds = {"seeds": MORE_SEEDS[_base(data)]} if _base(data) in MORE_SEEDS else {}
-            on[data] = {"train": best["train"], **({"loss": own} if own else {}), **seeds}
-        row["on"] = on
-        out.append(row)
+            seeds = {"seeds": MORE_SEEDS[_base(key)]} if _base(key) in MORE_SEEDS else {}
+            on[key] = {"train": best["train"], **({"loss": own} if own else {}), **seeds}
+        if on:
+            out.append({**row, "on": on, "data": list(on)})
     return out
+
+
+def tau_rows(study: Study, chosen: Sequence[Row]) -> list[Row]:
+    """Chosen rows with other temperatures, one seed each."""
+    rows = [row for row in chosen if has_tau(row["loss"]["name"])]
+    return [
+        _variant(row, percent, tau_factor=percent / 100)
+        for row in rows
+        for percent in study.tau_percent
+    ]
+
+
+def noise_rows(study: Study, chosen: Sequence[Row]) -> list[Row]:
+    """Chosen rows with false negatives, one seed each."""
+    rows = [row for row in chosen if row["loss"]["name"] != "direct-au"]
+    return [
+        {**_variant(row, percent), **_negatives(percent)}
+        for row in rows
+        for percent in study.false_percent
+    ]
+
+
+def _negatives(percent: int) -> Row:
+    noise = {"name": "false-negatives", "share": percent / 100}
+    return {"negatives": noise if percent else {"name": "uniform"}}
+
+
+def _variant(row: Row, percent: int, tau_factor: float = 1.0) -> Row:
+    """A chosen row under another name, for one seed, and never tested against others."""
+    name, on = f"{row['name']}-{percent}", {}
+    for key, settings in row["on"].items():
+        on[key] = {**settings, "seeds": 1}
+        if "tau" in settings.get("loss", {}):
+            tau = settings["loss"]["tau"]
+            on[key]["loss"] = {**settings["loss"], "tau": float(f"{tau * tau_factor:.3g}")}
+    return {**row, "name": name, "baseline": name, "on": on}
 
 
 def _base(data: str) -> str:
     return data.partition("/")[0]
-
-
-def with_folders(study: Study, root: str | Path | None) -> Study:
-    """The study with folders in place of the data sets that the package does not know by name."""
-    parent = Path(root or data_variable() or ".").expanduser()
-
-    def place(data: str) -> str:
-        name = _base(data)
-        if name in DATASETS or name.startswith("synthetic:"):
-            return data
-        if not (parent / name / "train.txt").is_file():
-            raise ItemfoldError(
-                f"'data_root' must be a folder that holds {name}/train.txt and {name}/test.txt "
-                f"(https://github.com/Tiny-Snow/IR-Benchmark), got '{parent}'"
-            )
-        return f"{parent}/{data}"
-
-    return replace(study, data=tuple(map(place, study.data)))
-
-
-def run_study(study: Study, options: Options, console: Console) -> RankTest:
-    """Run both suites, as far as they are not done, and compare the losses over data sets."""
-    study = with_folders(study, options.data_root)
-    path = write_suite(options.home, TRIALS_OF, study, trial_rows(study), seeds=1)
-    outcome = run_suite(load_suite(path), replace(options, seeds=1), console)
-    console.print(f"{TRIALS_OF}: {outcome}", highlight=False, markup=False)
-    path = write_suite(options.home, STUDY, study, chosen_rows(study, options.home))
-    outcome = run_suite(load_suite(path), options, console)
-    console.print(f"{STUDY}: {outcome}", highlight=False, markup=False)
-    return compare(study, options.home, console)
-
-
-def compare(study: Study, home: Path, console: Console) -> RankTest:
-    """Mean ranks over data sets, printed and written to ``ranking-losses-ranks.json``."""
-    names = [name for name, _, _ in study.rows()]
-    figures: dict[tuple[str, str], list[float]] = {}
-    for result in read_store(home).results(STUDY):
-        figures.setdefault((result["data"], result["row"]), []).append(result["test"][METRIC])
-    data = list(dict.fromkeys(key for key, _ in figures))
-    missing = [f"{row} on {key}" for key in data for row in names if (key, row) not in figures]
-    if missing:
-        raise ItemfoldError(f"the study is not complete, run it again: {', '.join(missing)}")
-    table = np.array([[np.mean(figures[key, row]) for row in names] for key in data])
-    found = rank_test(table)
-    order = np.argsort(found.ranks, kind="stable")
-    console.print(
-        f"Friedman χ² = {found.statistic:.2f}, p = {found.p:.3g}; mean ranks further apart than "
-        f"{found.critical_difference:.2f} differ",
-        highlight=False,
-    )
-    for n in order:
-        console.print(f"{found.ranks[n]:6.2f}  {names[n]}", highlight=False, markup=False)
-    content = {
-        "metric": METRIC,
-        "data": data,
-        "statistic": found.statistic,
-        "p": found.p,
-        "critical_difference": found.critical_difference,
-        "ranks": {names[n]: float(found.ranks[n]) for n in order},
-        "values": {names[n]: dict(zip(data, table[:, n].tolist(), strict=True)) for n in order},
-    }
-    write_json(home / f"{STUDY}-ranks.json", content)
-    return found

@@ -14,7 +14,7 @@
 - *tests* are the paired tests of a data set; ``runs`` lists the runs that were compared.
 
 Every line ends with its ``digest``, a hash of the rest. A line whose content was changed afterwards
-is an error. Lines of release 0.2 have none; `tidy` adds it.
+is an error. Files of release 0.2 have none; `tidy` adds it.
 
 Order has no meaning, except that of two lines with the same key the later one is valid. A finished
 run is therefore appended, and is on disk before the next one starts; a line that was cut off at the
@@ -135,10 +135,11 @@ def read_store(folder: Path) -> Store:
         content = path.read_bytes()
         complete = content[: _complete(content)]
         files[path.stem] = file = SuiteFile()
+        any_digest = b'"digest": ' in complete
         for number, text in enumerate(complete.split(b"\n"), 1):
             try:
                 if text.strip():
-                    file.add(_verified(json.loads(text), path, number))
+                    file.add(_verified(json.loads(text), f"{path}, line {number}", any_digest))
             except (ValueError, KeyError, TypeError) as error:
                 raise ItemfoldError(f"{path}, line {number} is damaged: {error!r}") from error
     return Store(folder, files)
@@ -182,14 +183,18 @@ def _dump(line: Line) -> str:
     )
 
 
-def _verified(line: Line, path: Path, number: int) -> Line:
-    """A line without its digest; raise if its content is not what was stored."""
+def _verified(line: Line, where: str, any_digest: bool) -> Line:
+    """A line without its digest; raise if its content is not what was stored.
+
+    Without ``any_digest`` in its file, a line needs none.
+    """
     digest = line.pop("digest", None)
-    if digest is not None and digest != identity(line):
+    if digest != identity(line) and (any_digest or digest is not None):
         what = " ".join(str(line[key]) for key in ("kind", "data", "row", "id") if key in line)
+        problem = "has lost its digest" if digest is None else "does not match its digest"
         raise ItemfoldError(
-            f"{path}, line {number} ({what}) was changed after it was stored, its digest does not "
-            "match: restore the line, or delete it and run `itemfold reproduce` again"
+            f"{where} ({what}) was changed after it was stored, it {problem}: restore the line, or "
+            "delete it and run `itemfold reproduce` again"
         )
     return line
 

@@ -1,0 +1,61 @@
+"""The figure and the tables of the study of ranking losses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from itemfold.experiments.suites.ranking_losses_runs import MeanRanks, on_shared_seeds
+from itemfold.experiments.suites.results import ResultTable, metric_title
+from itemfold.experiments.suites.suite import Suite
+from results_page.formatting import grid
+from results_page.plot import BASE, COLOUR, STYLE, Point, digest, panels, svg_of
+
+
+def rank_picture(found: MeanRanks, suite: Suite, tables: Sequence[ResultTable]) -> str:
+    """An SVG of mean ranks; of the values if there is only one data set, the best first."""
+    if found.test is not None:
+        return rank_plot(found, found.test.critical_difference, suite.title)
+    metric = suite.plotted[0]
+    table = next(table for table in tables if table.entry.key == found.data[0])
+    rows = {row.cell.row: row for row in on_shared_seeds(table).rows}
+    points = [
+        Point(
+            name, row.mean(metric) or 0.0, row.spread(metric) or 0.0, marked=bool(row.mark(metric))
+        )
+        for name, row in ((name, rows[name]) for name in found.ranks)
+    ]
+    return panels(suite.title, metric_title(metric), {table.entry.title: points}, suite.baseline)
+
+
+def rank_plot(found: MeanRanks, gap: float, title: str) -> str:
+    """An SVG of mean ranks; losses within the critical difference of the best are filled."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    names, ranks = list(found.ranks), list(found.ranks.values())
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(5.2, 1.0 + 0.24 * len(names)), layout="constrained")
+        axes = figure.subplots()
+        for place, rank in enumerate(ranks):
+            fill = COLOUR if rank - ranks[0] <= gap else "white"
+            axes.plot(rank, place, "o", color=COLOUR, markerfacecolor=fill, markersize=5.5)
+        axes.plot([ranks[0], ranks[0] + gap], [-0.9, -0.9], color=BASE, linewidth=1.6)
+        axes.text(ranks[0], -1.1, f"critical difference {gap:.1f}", color=BASE, fontsize=8)
+        axes.set_yticks(range(len(names)), names)
+        axes.tick_params(axis="y", length=0)
+        axes.set_ylim(len(names) - 0.5, -1.8)
+        axes.set_xlabel(f"mean rank over {len(found.data)} data sets, 1 is best")
+        text = svg_of(figure, title)
+    points = {"ranks": [Point(name, rank, gap, False) for name, rank in found.ranks.items()]}
+    return f"{text}<!-- figures {digest('rank', points)} -->\n"
+
+
+def rank_table(found: MeanRanks, tables: Sequence[ResultTable], metric: str) -> str:
+    """Losses by mean rank, with a metric on each data set over the seeds that all of them have."""
+    shared = [on_shared_seeds(table) for table in tables]
+    by_data = {t.entry.key: {row.cell.row: row for row in t.rows} for t in shared}
+    body = [
+        [name, f"{rank:.1f}", *(by_data[data][name].text(metric) for data in found.data)]
+        for name, rank in found.ranks.items()
+    ]
+    return grid(["loss", "mean rank", *found.data], body)
