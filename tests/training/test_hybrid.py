@@ -669,6 +669,8 @@ def test_with_a_budget_that_is_spent_at_once_only_weights_are_chosen(
     assert run.metrics["trials"] == []
     alone = run.metrics["alone"]
     assert set(alone) == {"popularity", "linear"}
+    left_out = [note for note in run.notes if "no time to fit the parts again" in note]
+    assert len(left_out) == (protocol == "transductive")
     assert run.metrics["valid"]["ndcg@20"] >= 0.9 * max(alone.values())
     again = ir.evaluate(run, split_of(protocol), metrics=["ndcg@20"]).metrics
     assert again["ndcg@20"] == run.metrics["test"]["ndcg@20"]

@@ -27,7 +27,12 @@ from itemfold.training.strategies.blend import Blend, BlendSearch, standard_erro
 from itemfold.training.strategies.candidates import Candidate
 from itemfold.training.strategies.chosen_sum import ChosenSum, choose_sum
 from itemfold.training.strategies.hybrid_state import HybridState
-from itemfold.training.strategies.parts import dense_seconds, linear_seconds, parts_alone
+from itemfold.training.strategies.parts import (
+    dense_seconds,
+    item_pairs,
+    linear_seconds,
+    parts_alone,
+)
 from itemfold.training.strategies.recency import (
     NEVER,
     OF_INTERACTIONS,
@@ -40,10 +45,12 @@ from itemfold.training.strategies.recency import (
 from itemfold.training.strategies.sum_validation import SumValidation
 from itemfold.training.strategies.workbench import FROM_DATA, PARTS, Workbench
 
+NOT_REFITTED = "The budget left no time to fit the parts again with the validation data."
 CHOOSING = 10  # linear fits that choosing takes, about
 SOON = 20.0  # seconds; popularity is not saved if the linear part follows within them
 FOR_STAGES = 30.0  # seconds that must be left to save what a stage has reached
 NEIGHBOURS = [{"name": "itemknn", "neighbours": 200, "shrink": 50.0}]  # for new users, in time
+MOST_PAIRS = 2**30  # of items in one history, with which neighbours take some ten seconds
 FEW_NEIGHBOURS = 50  # of an item in the sparse form, if there is little time
 
 
@@ -86,7 +93,8 @@ class Stages(Workbench):
         self._choose_half_life()
         self.search = self._search(self.faded)
         is_open = self.value("others") is None and self.asked.model.values["blend"] is None
-        if is_open and not self.is_quick and validates_later(self.split):
+        is_small = item_pairs(self.split) <= MOST_PAIRS
+        if is_open and is_small and not self.is_quick and validates_later(self.split):
             self.state.choose({"model": {"others": NEIGHBOURS}})
         self._fit_closed(self.fitted, self.faded, self.search.held)
         for name, part in self.fitted.items():
@@ -182,6 +190,7 @@ class Stages(Workbench):
             candidates=state.finished,
             alone=state.alone,
             parts=parts_alone(self.model, split),
+            notes=(NOT_REFITTED,) if self.skips_refit else (),
             complete=not progress.stopped,
         )
 

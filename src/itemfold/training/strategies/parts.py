@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import time
 
+import numpy as np
+
 from itemfold.data.split import HeldOut, Split
 from itemfold.errors import ItemfoldError
 from itemfold.models.base import Kind, Model
@@ -31,6 +33,11 @@ def linear_seconds(settings: Settings, split: Split) -> float:
 def dense_seconds(split: Split) -> float:
     """About how long the dense form of the linear part takes on two cores."""
     return PER_CUBE * split.n_items**3
+
+
+def item_pairs(split: Split) -> int:
+    """How many pairs of items the histories have, of which neighbours are computed."""
+    return int(np.square(np.diff(split.train.indptr).astype(np.int64)).sum())
 
 
 def fit_linear(

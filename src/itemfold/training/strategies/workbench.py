@@ -51,6 +51,7 @@ class Workbench:
         self.fitted: dict[str, Model] = {}  # parts fitted to the training part, by name
         self.late: dict[str, Model] = {}  # parts fitted to training and validation data
         self.is_quick = False  # the budget is too short for trials
+        self.skips_refit = False  # the budget is too short for a refit
         self.spent: dict[str, float] = {}  # seconds of fitting parts to the training part
 
     @property
@@ -173,17 +174,17 @@ class Workbench:
         weights (docs/research). After Ctrl-C the selected weights are used on the larger graph, and
         if a short budget is not enough to fit all parts again, all of them are.
         """
-        is_late = bool(self.fitted) and self.context.deadline.left() < self._spent()
-        if is_late:
+        self.skips_refit = bool(self.fitted) and self.context.deadline.left() < self._spent()
+        if self.skips_refit:
             self.late |= {name: part for name, part in self.fitted.items() if name != "network"}
         else:
             self._fit_closed(self.late, split, None)
         if self.value("gnn") in (None, "none"):
             return
-        model, is_late = self._network_of(self.settings), is_late or self.state.descent.stopped
-        if not is_late:
+        model, stopped = self._network_of(self.settings), self.state.descent.stopped
+        if not (self.skips_refit or stopped):
             self._descend(model, split)
-        if is_late or self.state.descent.stopped:  # the first epochs of a refit are worse
+        if self.skips_refit or self.state.descent.stopped:  # the first epochs of a refit are worse
             self._load(model, self._grown_weights(split), split)
         self.late["network"] = model
 
