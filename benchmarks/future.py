@@ -53,6 +53,7 @@ FILES = ("ml-100k/ml-100k.inter", "ml-latest-small/ratings.csv", "checkins/check
 FILES += ("news/clicks.csv", "food-temporal", "synthetic:users=4000,items=2000,drift=3")
 CHOSEN, RANDOM = "default, chosen in time", "default, chosen at random"
 PARTS = {"linear": "its linear part", "network and prior": "its network and prior"}
+PARTS["ItemKNN"] = "its neighbours"
 NETWORK = {"epochs": 300, "eval_every": 10, "patience": 50}  # on two cores
 PLATEAU = {"epochs": 600, "patience": 150}  # epochs of one step, the first without progress
 ABOUT = {
@@ -70,6 +71,7 @@ ABOUT = {
     CHOSEN: "what `itemfold train FILE` trains",
     PARTS["linear"]: "alone, in the same run",
     PARTS["network and prior"]: "alone, in the same run",
+    PARTS["ItemKNN"]: "alone, in the same run, where validation gave it a weight",
 }
 
 
