@@ -32,7 +32,7 @@ def linear_seconds(settings: Settings, split: Split) -> float:
 
 def dense_seconds(split: Split) -> float:
     """About how long the dense form of the linear part takes on two cores."""
-    return PER_CUBE * split.n_items**3
+    return PER_CUBE * split.n_items**2 * min(split.n_items, split.n_users)
 
 
 def item_pairs(split: Split) -> int:
