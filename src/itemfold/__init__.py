@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # each name is imported when it is first used
     from itemfold.data.time_splits import leave_last_out, split_by_time, split_rolling, split_window
     from itemfold.data.user_split_tables import read_user_split
     from itemfold.errors import ItemfoldError, LeakError, UnknownIdError
-    from itemfold.evaluation.comparing import compare
+    from itemfold.evaluation.compare import compare
     from itemfold.evaluation.evaluate import evaluate
     from itemfold.evaluation.evaluation import Evaluation
     from itemfold.reranking.steering import Steering
