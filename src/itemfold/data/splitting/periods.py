@@ -9,11 +9,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from itemfold.data.array_types import Bools, Floats, Ints
+from itemfold.data.columns.time_units import moment_text
 from itemfold.data.csr import as_sorted, pick_share, row_of_entry, take_columns, take_entries
 from itemfold.data.interactions import Interactions
-from itemfold.data.split import HeldOut, Joining, Split
-from itemfold.data.split_parts import ROUNDINGS, finished_split, no_users
-from itemfold.data.time_units import moment_text
+from itemfold.data.splitting.split import HeldOut, Joining, Split
+from itemfold.data.splitting.split_parts import ROUNDINGS, finished_split, no_users
 from itemfold.errors import ItemfoldError, LeakError
 from itemfold.validation import one_of
 

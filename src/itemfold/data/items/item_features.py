@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemfold.data.column_guess import plain_name
-from itemfold.data.column_words import KNOWN_NAMES
-from itemfold.data.columns import is_missing
-from itemfold.data.feature_columns import (
+from itemfold.data.columns.column_guess import plain_name
+from itemfold.data.columns.column_words import KNOWN_NAMES
+from itemfold.data.columns.columns import is_missing
+from itemfold.data.id_arrays import is_plain_int, text_array
+from itemfold.data.interactions import IdMap
+from itemfold.data.items.feature_columns import (
     OF_YEAR,
     FeatureColumn,
     FeatureKind,
@@ -31,9 +33,7 @@ from itemfold.data.feature_columns import (
     text_columns,
     years_of,
 )
-from itemfold.data.id_arrays import is_plain_int, text_array
-from itemfold.data.interactions import IdMap
-from itemfold.data.readers.item_files import item_column, read_columns
+from itemfold.data.items.item_files import item_column, read_columns
 from itemfold.errors import ItemfoldError
 
 TYPES: dict[str, FeatureKind] = {  # suffixes of column names in RecBole's files: "class:token"

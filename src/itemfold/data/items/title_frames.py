@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from itemfold.data.readers.item_files import title_columns
+from itemfold.data.items.item_files import title_columns
 
 
 def titles_of_frame(

@@ -12,9 +12,9 @@ import scipy.sparse as sp
 from itemfold.data.array_types import Bools
 from itemfold.data.csr import as_sorted, scatter_rows
 from itemfold.data.interactions import IdMap
-from itemfold.data.item_features import ItemFeatures
-from itemfold.data.leaks import check_split
-from itemfold.data.times import Times
+from itemfold.data.items.item_features import ItemFeatures
+from itemfold.data.splitting.leaks import check_split
+from itemfold.data.splitting.times import Times
 from itemfold.data.weights import fading, scaled
 from itemfold.errors import ItemfoldError
 

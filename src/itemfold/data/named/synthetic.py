@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from itemfold.data.array_types import Floats, Ints
 from itemfold.data.interactions import IdMap, Interactions
-from itemfold.data.synthetic_titles import make_titles
+from itemfold.data.named.synthetic_titles import make_titles
 from itemfold.errors import ItemfoldError
 
 GENRES = (

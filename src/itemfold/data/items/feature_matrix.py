@@ -19,8 +19,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from itemfold.data.array_types import Floats, Ints
-from itemfold.data.feature_columns import YEAR, FeatureColumn
-from itemfold.data.item_features import ItemFeatures
+from itemfold.data.items.feature_columns import YEAR, FeatureColumn
+from itemfold.data.items.item_features import ItemFeatures
 
 KNOTS = 8  # of a number; the regression is piecewise linear between them
 CATEGORIES, PAIRS = 1000, 500  # most regressors of a column, the most frequent ones

@@ -17,12 +17,12 @@ from itemfold.data.csr import (
     take_entries,
 )
 from itemfold.data.datasets import DATASETS
-from itemfold.data.folds import check_fold, fold_entries, fold_first
 from itemfold.data.interactions import Interactions
-from itemfold.data.item_features import titles_and_genres
-from itemfold.data.repeats import check_repeats
-from itemfold.data.split import HeldOut, Protocol, Split
-from itemfold.data.split_parts import (
+from itemfold.data.items.item_features import titles_and_genres
+from itemfold.data.splitting.folds import check_fold, fold_entries, fold_first
+from itemfold.data.splitting.repeats import check_repeats
+from itemfold.data.splitting.split import HeldOut, Protocol, Split
+from itemfold.data.splitting.split_parts import (
     ROUNDINGS,
     TEST,
     TRAIN,
@@ -36,14 +36,14 @@ from itemfold.data.split_parts import (
     sorted_matrix,
     transductive_split,
 )
-from itemfold.data.time_splits import (
+from itemfold.data.splitting.time_splits import (
     leave_last_out,
     split_by_time,
     split_window,
     time_problem,
     validate_on_latest,
 )
-from itemfold.data.user_splits import split_given_users
+from itemfold.data.splitting.user_splits import split_given_users
 from itemfold.errors import ItemfoldError
 from itemfold.validation import one_of
 

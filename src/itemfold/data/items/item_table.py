@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemfold.data.column_guess import untyped
-from itemfold.data.columns import NOT_A_NUMBER, to_number
+from itemfold.data.columns.column_guess import untyped
+from itemfold.data.columns.columns import NOT_A_NUMBER, to_number
 from itemfold.data.interactions import IdMap
-from itemfold.data.readers.item_files import item_column, text_table
+from itemfold.data.items.item_files import item_column, text_table
 from itemfold.errors import ItemfoldError
 
 

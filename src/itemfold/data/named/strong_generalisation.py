@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.array_types import Bools, Ints
-from itemfold.data.columns import RawTable
+from itemfold.data.columns.columns import RawTable
 from itemfold.data.readers.delimited import read_delimited
-from itemfold.data.user_parts import PAIRS
+from itemfold.data.splitting.user_parts import PAIRS
 from itemfold.errors import ItemfoldError
 
 SEED = 98765

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from itemfold.data.column_words import (
+from itemfold.data.columns.column_words import (
     GROUPS,
     ID_ENDINGS,
     KNOWN_NAMES,
@@ -20,7 +20,7 @@ from itemfold.data.column_words import (
     WEIGHT_WORDS,
     WORDS,
 )
-from itemfold.data.dates import date_seconds
+from itemfold.data.columns.dates import date_seconds
 
 TYPED = re.compile(r":(token|float)(_seq)?\b")  # RecBole writes user_id:token
 ENDINGS = {"time": ("timestamp", "datetime"), "title": (), "genre": ()}

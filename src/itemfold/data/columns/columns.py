@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.array_types import Bools, Floats
-from itemfold.data.column_guess import (
+from itemfold.data.columns.column_guess import (
     Sample,
     are_weights,
     candidates,
@@ -24,8 +24,8 @@ from itemfold.data.column_guess import (
     spare_weights,
     untyped,
 )
-from itemfold.data.column_words import OPINIONS
-from itemfold.data.dates import date_seconds, day_first_of
+from itemfold.data.columns.column_words import OPINIONS
+from itemfold.data.columns.dates import date_seconds, day_first_of
 from itemfold.errors import ItemfoldError
 
 IDS = ("user", "item")

@@ -10,15 +10,15 @@ import numpy.typing as npt
 from itemfold.data.array_types import Bools
 from itemfold.data.csr import as_sorted, pick_share, take_entries
 from itemfold.data.interactions import Interactions
-from itemfold.data.split import HeldOut, Split
-from itemfold.data.split_parts import (
+from itemfold.data.splitting.split import HeldOut, Split
+from itemfold.data.splitting.split_parts import (
     finished_split,
     held_out_part,
     item_columns,
     seeded,
     sorted_matrix,
 )
-from itemfold.data.user_parts import GROUPS, group_of, is_hidden
+from itemfold.data.splitting.user_parts import GROUPS, group_of, is_hidden
 from itemfold.errors import ItemfoldError
 
 

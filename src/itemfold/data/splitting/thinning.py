@@ -7,8 +7,8 @@ from numbers import Real
 from typing import Literal
 
 from itemfold.data.csr import as_sorted, pick_share, scatter_rows, take_entries
-from itemfold.data.split import Split
-from itemfold.data.split_parts import held_out_part, seeded
+from itemfold.data.splitting.split import Split
+from itemfold.data.splitting.split_parts import held_out_part, seeded
 from itemfold.errors import ItemfoldError
 from itemfold.validation import one_of
 

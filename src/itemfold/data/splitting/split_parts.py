@@ -12,10 +12,10 @@ import scipy.sparse as sp
 
 from itemfold.data.array_types import Ints
 from itemfold.data.csr import as_sorted, from_parts, take_columns, take_entries
-from itemfold.data.exchangeability import given_part_notes
 from itemfold.data.interactions import IdMap, Interactions
-from itemfold.data.split import HeldOut, Joining, Protocol, Split
-from itemfold.data.times import Times
+from itemfold.data.splitting.exchangeability import given_part_notes
+from itemfold.data.splitting.split import HeldOut, Joining, Protocol, Split
+from itemfold.data.splitting.times import Times
 from itemfold.data.weights import scaled, weight_digest, weight_note
 from itemfold.errors import ItemfoldError
 from itemfold.validation import one_of

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from itemfold.data.columns import Names, RawTable
+from itemfold.data.columns.columns import Names, RawTable
 from itemfold.data.interactions import Interactions
 from itemfold.data.merging import to_interactions
 from itemfold.data.readers.files import RowRules, read_path
 from itemfold.data.sources import read_memory
-from itemfold.data.user_parts import UserPart, check_complete, join_tables
+from itemfold.data.splitting.user_parts import UserPart, check_complete, join_tables
 from itemfold.data.weights import Weighting
 from itemfold.errors import ItemfoldError
 

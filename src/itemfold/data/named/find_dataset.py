@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from itemfold.data.download import Remote, download
 from itemfold.data.interactions import Interactions
+from itemfold.data.items.item_files import read_titles
 from itemfold.data.merging import to_interactions
-from itemfold.data.readers.item_files import read_titles
+from itemfold.data.named.download import Remote, download
+from itemfold.data.named.strong_generalisation import Recipe
 from itemfold.data.readers.user_split import is_user_split
 from itemfold.data.sources import read, with_titles
-from itemfold.data.strong_generalisation import Recipe
 from itemfold.data.weights import Weighting
 from itemfold.errors import ItemfoldError, ItemfoldWarning
 

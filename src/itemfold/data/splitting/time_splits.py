@@ -10,7 +10,7 @@ import numpy as np
 from itemfold.data.array_types import Floats
 from itemfold.data.csr import row_of_entry, take_entries
 from itemfold.data.interactions import Interactions
-from itemfold.data.periods import (
+from itemfold.data.splitting.periods import (
     Periods,
     Window,
     account,
@@ -21,9 +21,9 @@ from itemfold.data.periods import (
     unseen_items_note,
     with_validation,
 )
-from itemfold.data.repeats import check_repeats, repeat_note, repeating_periods
-from itemfold.data.split import Split
-from itemfold.data.split_parts import (
+from itemfold.data.splitting.repeats import check_repeats, repeat_note, repeating_periods
+from itemfold.data.splitting.split import Split
+from itemfold.data.splitting.split_parts import (
     TEST,
     VALID,
     check_share,

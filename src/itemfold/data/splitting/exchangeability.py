@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from itemfold.data.array_types import Bools
 from itemfold.data.interactions import Interactions
-from itemfold.data.user_parts import UserPart
+from itemfold.data.splitting.user_parts import UserPart
 
 Rows = npt.NDArray[np.integer[Any]]
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from itemfold.data.columns.time_units import in_seconds
 from itemfold.data.id_arrays import read_id_file
 from itemfold.data.interactions import IdMap, Interactions
-from itemfold.data.time_units import in_seconds
 from itemfold.errors import ItemfoldError
 from itemfold.files import checksum, json_object, read_file, write_text
 

@@ -12,7 +12,7 @@ from itemfold.data.interactions import IdMap
 from itemfold.errors import ItemfoldError, LeakError
 
 if TYPE_CHECKING:
-    from itemfold.data.split import HeldOut, Joining, Split
+    from itemfold.data.splitting.split import HeldOut, Joining, Split
 
 
 def check_split(split: Split) -> None:

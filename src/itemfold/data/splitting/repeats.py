@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.array_types import Bools, Floats, Ints
-from itemfold.data.periods import Periods, latest_from
+from itemfold.data.splitting.periods import Periods, latest_from
 from itemfold.errors import ItemfoldError
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from itemfold.data.column_guess import candidates, is_number, plain_name, untyped
-from itemfold.data.column_words import KNOWN_NAMES
+from itemfold.data.columns.column_guess import candidates, is_number, plain_name, untyped
+from itemfold.data.columns.column_words import KNOWN_NAMES
 from itemfold.data.readers.json_table import is_json, open_json
 from itemfold.data.readers.packed import checked_encoding
 from itemfold.data.readers.parquet import is_parquet, load_parquet
