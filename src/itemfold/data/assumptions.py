@@ -7,7 +7,7 @@ from shlex import quote
 import numpy as np
 
 from itemfold.data.interactions import Interactions
-from itemfold.data.split import Split
+from itemfold.data.splitting.split import Split
 
 MOST = 5  # sentences
 ABOUT_TIMES = ("Split by time", "The times are not used")  # what notes of a split begin with

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from itemfold.data.column_guess import TYPED, is_date, is_number, names_columns
+from itemfold.data.columns.column_guess import TYPED, is_date, is_number, names_columns
 from itemfold.data.readers.packed import (
     UTF8,
     encoding_of,
