@@ -230,4 +230,6 @@ def example_list(run: Run) -> RenderableType:
         cells = [pick.title] * (run.titles is not None) + [because] * explains
         add_row(table, str(rank), str(pick.item), *cells)
     head = f"The list of user {user}, who has {'; '.join(names)}{more}:"
+    if not explains and any(pick.counts(pick.own or 0.0) for pick in found):
+        return Group(Text(""), Text(head), table, Text("popularity alone decides this list"))
     return Group(Text(""), Text(head), table)
