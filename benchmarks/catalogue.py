@@ -29,8 +29,8 @@ import torch
 
 import itemfold as ir
 from itemfold.data.datasets import load
-from itemfold.data.split import Split
-from itemfold.data.splitters import split_interactions
+from itemfold.data.splitting.split import Split
+from itemfold.data.splitting.splitters import split_interactions
 from itemfold.evaluation.evaluate import evaluate
 from itemfold.evaluation.ranking import mask_history, top_items
 from itemfold.models import EASE

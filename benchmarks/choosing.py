@@ -13,7 +13,7 @@ from common import Verdicts, hardware, interleaved, parser
 import torch
 
 from itemfold.data.datasets import load
-from itemfold.data.time_splits import split_by_time
+from itemfold.data.splitting.time_splits import split_by_time
 from itemfold.training.fit import train
 
 SMALL = "synthetic:users=300,items=200,interactions=6000"

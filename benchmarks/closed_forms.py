@@ -18,8 +18,8 @@ import scipy.sparse as sp
 import torch
 
 from itemfold.data.datasets import load
-from itemfold.data.split import Split
-from itemfold.data.splitters import split_interactions
+from itemfold.data.splitting.split import Split
+from itemfold.data.splitting.splitters import split_interactions
 from itemfold.evaluation.evaluate import evaluate
 from itemfold.evaluation.evaluator import Evaluator, with_targets
 from itemfold.evaluation.metrics import parse_metric

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from itemfold.data.datasets import load
 from itemfold.data.interactions import IdMap
-from itemfold.data.split import HeldOut, Split
-from itemfold.data.splitters import split_interactions
+from itemfold.data.splitting.split import HeldOut, Split
+from itemfold.data.splitting.splitters import split_interactions
 from itemfold.models.lightgcn import LightGCN
 from itemfold.sampling import Sampler, Uniform
 from itemfold.settings.resolve import Request, resolve

@@ -32,7 +32,7 @@ import scipy.sparse as sp
 import torch
 
 from itemfold import ranks
-from itemfold.data.synthetic import synthetic
+from itemfold.data.named.synthetic import synthetic
 from itemfold.settings.resolve import resolve
 from itemfold.training.across_ranks import join_ranks, sharded
 from itemfold.training.learner import Learner

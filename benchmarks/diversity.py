@@ -22,7 +22,7 @@ import torch
 
 from itemfold.data.datasets import load
 from itemfold.data.interactions import Interactions
-from itemfold.data.splitters import split_interactions
+from itemfold.data.splitting.splitters import split_interactions
 from itemfold.evaluation.tradeoff import Sweeper
 from itemfold.files import write_text
 from itemfold.models import MODELS

@@ -9,7 +9,7 @@ from common import Verdicts, begin, forget_peak, parser, resident
 import numpy as np
 import torch
 
-from itemfold.data.split import Split
+from itemfold.data.splitting.split import Split
 from itemfold.evaluation.evaluate import evaluate
 from itemfold.graph.graph import Graph
 from itemfold.models.lightgcn import LightGCN

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from itemfold.data.split import Split
+from itemfold.data.splitting.split import Split
 from itemfold.graph.graph import Graph
 from itemfold.models.base import Model
 from itemfold.models.hybrid import Hybrid

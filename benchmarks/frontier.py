@@ -36,9 +36,9 @@ from peers import RECBOLE, TORCH, environment, write_inter
 
 import itemfold
 from itemfold.data.datasets import DATASETS, load
-from itemfold.data.find_dataset import data_variable
-from itemfold.data.split import Split
-from itemfold.data.splitters import split_interactions
+from itemfold.data.named.find_dataset import data_variable
+from itemfold.data.splitting.split import Split
+from itemfold.data.splitting.splitters import split_interactions
 from itemfold.evaluation.metrics import METRICS
 from itemfold.files import write_text
 

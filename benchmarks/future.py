@@ -27,9 +27,9 @@ import torch
 from itemfold.data.array_types import Bools, Floats
 from itemfold.data.datasets import load
 from itemfold.data.interactions import Interactions
-from itemfold.data.split import Split
-from itemfold.data.splitters import split_interactions
-from itemfold.data.time_splits import split_window
+from itemfold.data.splitting.split import Split
+from itemfold.data.splitting.splitters import split_interactions
+from itemfold.data.splitting.time_splits import split_window
 from itemfold.evaluation.evaluate import evaluate
 from itemfold.evaluation.significance import paired_test
 from itemfold.experiments.suites.suite import row_settings

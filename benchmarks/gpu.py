@@ -14,7 +14,7 @@ from common import Training, Verdicts, begin, hardware, parser
 import numpy as np
 import torch
 
-from itemfold.data.split import Split
+from itemfold.data.splitting.split import Split
 from itemfold.evaluation.evaluator import Evaluator
 from itemfold.losses import item_ndcg
 from itemfold.sampling.full_catalogue import All

@@ -19,7 +19,7 @@ import torch
 from fold_in import histories
 
 from itemfold.data.datasets import load
-from itemfold.data.splitters import split_interactions
+from itemfold.data.splitting.splitters import split_interactions
 from itemfold.models.hybrid import Hybrid
 from itemfold.serving.recommender import Recommender
 from itemfold.training.fit import train

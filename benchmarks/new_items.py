@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from itemfold.data.datasets import load
-from itemfold.data.feature_matrix import FeatureEncoder
-from itemfold.data.split import Split
-from itemfold.data.splitters import split_items
+from itemfold.data.items.feature_matrix import FeatureEncoder
+from itemfold.data.splitting.split import Split
+from itemfold.data.splitting.splitters import split_items
 from itemfold.evaluation.evaluate import evaluate
 from itemfold.evaluation.evaluator import Evaluator
 from itemfold.evaluation.metrics import parse_metric

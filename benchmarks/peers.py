@@ -24,8 +24,8 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from itemfold.data.find_dataset import cache_folder
-from itemfold.data.split import Split
+from itemfold.data.named.find_dataset import cache_folder
+from itemfold.data.splitting.split import Split
 from itemfold.evaluation.evaluate import evaluate
 from itemfold.losses import bpr
 from itemfold.settings.schema import TrainConfig

@@ -13,8 +13,8 @@ import scipy.sparse as sp
 import torch
 
 from itemfold.data.datasets import load
-from itemfold.data.splitters import split_interactions
-from itemfold.data.synthetic import synthetic
+from itemfold.data.named.synthetic import synthetic
+from itemfold.data.splitting.splitters import split_interactions
 from itemfold.graph.ppr import PPRScores, personalised_pagerank
 from itemfold.losses import item_ndcg
 from itemfold.sampling import PPR

@@ -28,7 +28,7 @@ from common import Training, Verdicts, forget_peak, hardware, parser, resident
 import numpy as np
 import torch
 
-from itemfold.data.synthetic import synthetic
+from itemfold.data.named.synthetic import synthetic
 from itemfold.files import write_text
 from itemfold.graph.graph import LARGE
 from itemfold.losses import item_ndcg

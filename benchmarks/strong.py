@@ -24,8 +24,8 @@ from scipy.linalg import lapack
 
 from itemfold.data.array_types import Floats
 from itemfold.data.datasets import load
-from itemfold.data.split import Split
-from itemfold.data.splitters import split_users
+from itemfold.data.splitting.split import Split
+from itemfold.data.splitting.splitters import split_users
 from itemfold.evaluation.evaluate import evaluate
 from itemfold.experiments.suites.store import read_store
 from itemfold.models import EASE, RLAE

@@ -30,9 +30,9 @@ from itemfold.data.csr import take_columns
 from itemfold.data.datasets import load
 from itemfold.data.interactions import Interactions
 from itemfold.data.joining import as_interactions
-from itemfold.data.split import HeldOut, Split
-from itemfold.data.splitters import split_interactions
-from itemfold.data.time_splits import split_rolling
+from itemfold.data.splitting.split import HeldOut, Split
+from itemfold.data.splitting.splitters import split_interactions
+from itemfold.data.splitting.time_splits import split_rolling
 from itemfold.evaluation.evaluate import evaluate
 from itemfold.models import MODELS
 from itemfold.settings.resolve import resolve

@@ -24,9 +24,9 @@ from scipy.stats import ttest_rel
 
 from itemfold.data.datasets import load
 from itemfold.data.interactions import Interactions
-from itemfold.data.split import HeldOut, Split
-from itemfold.data.splitters import split_users
-from itemfold.data.time_splits import split_by_time
+from itemfold.data.splitting.split import HeldOut, Split
+from itemfold.data.splitting.splitters import split_users
+from itemfold.data.splitting.time_splits import split_by_time
 from itemfold.evaluation.evaluator import Evaluator
 from itemfold.losses import item_log
 from itemfold.models import EASE, RLAE, LightGCN, Model

@@ -17,7 +17,7 @@ import torch
 from small import board_split
 from torch import Tensor
 
-from itemfold.data.split import HeldOut, Split
+from itemfold.data.splitting.split import HeldOut, Split
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.ranking import mask_history, top_items
 from itemfold.losses import softmax

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from itemfold.data.interactions import IdMap, Interactions
-from itemfold.data.split import Split
-from itemfold.data.splitters import split_interactions, split_users
+from itemfold.data.splitting.split import Split
+from itemfold.data.splitting.splitters import split_interactions, split_users
 from itemfold.graph.graph import Graph
 from itemfold.sampling.base import Batch
 

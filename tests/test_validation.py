@@ -3,7 +3,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from itemfold.data.splitters import SPLITS
+from itemfold.data.splitting.splitters import SPLITS
 from itemfold.errors import ItemfoldError
 from itemfold.losses import LOSSES
 from itemfold.models import GAT, MODELS

@@ -12,17 +12,22 @@ if TYPE_CHECKING:  # each name is imported when it is first used
     from itemfold.data.datasets import load
     from itemfold.data.interactions import Interactions
     from itemfold.data.preparing.prepare import prepare
+    from itemfold.data.readers.user_split_tables import read_user_split
     from itemfold.data.sources import read
-    from itemfold.data.split import Split
-    from itemfold.data.splitters import (
+    from itemfold.data.splitting.split import Split
+    from itemfold.data.splitting.splitters import (
         keep_all,
         split_interactions,
         split_items,
         split_users,
     )
-    from itemfold.data.thinning import cold_start
-    from itemfold.data.time_splits import leave_last_out, split_by_time, split_rolling, split_window
-    from itemfold.data.user_split_tables import read_user_split
+    from itemfold.data.splitting.thinning import cold_start
+    from itemfold.data.splitting.time_splits import (
+        leave_last_out,
+        split_by_time,
+        split_rolling,
+        split_window,
+    )
     from itemfold.errors import ItemfoldError, LeakError, UnknownIdError
     from itemfold.evaluation.comparing import compare
     from itemfold.evaluation.evaluate import evaluate

@@ -85,7 +85,7 @@ def test_a_signal_during_the_start_is_one_sentence(
 @pytest.mark.parametrize(
     ("module", "path", "signal_and_code"),
     [
-        ("itemfold.data.synthetic", "make_titles", CODES[0]),
+        ("itemfold.data.named.synthetic", "make_titles", CODES[0]),
         ("itemfold.training.run_folder", "RunFolder.claim", CODES[0]),
         ("itemfold.training.learner", "Learner.__init__", CODES[1]),
         ("itemfold.evaluation.evaluate", "Evaluator.__init__", CODES[0]),
@@ -198,7 +198,10 @@ ir.train(split, ir.models.LightGCN(dim=4), epochs=3, out="r")
 
 @pytest.mark.parametrize(
     ("module", "path"),
-    [("itemfold.data.synthetic", "make_titles"), ("itemfold.training.learner", "Learner.step")],
+    [
+        ("itemfold.data.named.synthetic", "make_titles"),
+        ("itemfold.training.learner", "Learner.step"),
+    ],
     ids=["command", "training"],
 )
 def test_a_command_in_the_background_ignores_ctrl_c(tmp_path: Path, module: str, path: str) -> None:

@@ -6,7 +6,7 @@ import itemfold as ir
 from itemfold.cli.tables import description
 from itemfold.cli.tables.details import details
 from itemfold.data.describe import describe
-from itemfold.data.synthetic import synthetic
+from itemfold.data.named.synthetic import synthetic
 from itemfold.sampling.ppr_diagnostics import ppr_report
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from itemfold.data import download
 from itemfold.data.datasets import DATASETS, load
-from itemfold.data.download import Remote
-from itemfold.data.find_dataset import Dataset, data_variable
+from itemfold.data.named import download
+from itemfold.data.named.download import Remote
+from itemfold.data.named.find_dataset import Dataset, data_variable
 from itemfold.data.sources import read
 from itemfold.errors import ItemfoldError, ItemfoldWarning
 

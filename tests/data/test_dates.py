@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import itemfold as ir
-from itemfold.data.dates import date_seconds, day_first_of
+from itemfold.data.columns.dates import date_seconds, day_first_of
 
 FORMS = (
     "%d.%m.%Y",

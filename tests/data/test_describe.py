@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from itemfold.data.describe import degree_statistics, describe
+from itemfold.data.named.synthetic import synthetic
 from itemfold.data.sources import read
-from itemfold.data.synthetic import synthetic
 
 
 def frame(rows: list, columns=("user", "item", "rating", "time")) -> pd.DataFrame:

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import itemfold as ir
-from itemfold.data import exchangeability
 from itemfold.data.describe import describe
-from itemfold.data.exchangeability import compare_draw, compare_test_part
+from itemfold.data.splitting import exchangeability
+from itemfold.data.splitting.exchangeability import compare_draw, compare_test_part
 
 
 def naive(users, items, held_out) -> tuple[float, int]:

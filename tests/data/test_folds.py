@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from small import random_matrix
 
 import itemfold as ir
-from itemfold.data.folds import fold_entries, fold_first
+from itemfold.data.splitting.folds import fold_entries, fold_first
 
 DATA = ir.load("synthetic:users=90,items=60,interactions=1200")
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import itemfold as ir
-from itemfold.data.feature_matrix import FeatureEncoder
 from itemfold.data.interactions import IdMap
-from itemfold.data.item_features import ItemFeatures, read_item_features
+from itemfold.data.items.feature_matrix import FeatureEncoder
+from itemfold.data.items.item_features import ItemFeatures, read_item_features
 
 FILMS = """movieId,title,genres,price,studio,opened
 1,Toy Story (1995),Animation|Children,3.5,Pixar,1995-11-22

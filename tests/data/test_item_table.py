@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from itemfold.data.interactions import IdMap
-from itemfold.data.item_table import ItemTable, as_number, read_ids, read_item_table
+from itemfold.data.items.item_table import ItemTable, as_number, read_ids, read_item_table
 from itemfold.errors import ItemfoldError
 
 ROWS = {"movieId": [7, 9], "year": [1995, None], "image url": ["https://x.example/7.jpg", ""]}

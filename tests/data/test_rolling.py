@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import itemfold as ir
 from itemfold.data.interactions import Interactions
-from itemfold.data.time_splits import Window
+from itemfold.data.splitting.time_splits import Window
 from itemfold.errors import ItemfoldError, LeakError
 from itemfold.experiments.build import make_split
 

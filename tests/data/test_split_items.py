@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import itemfold as ir
 from itemfold.data.interactions import IdMap, Interactions
-from itemfold.data.splitters import split_items
+from itemfold.data.splitting.splitters import split_items
 
 DATA = ir.load("synthetic:users=80,items=90,interactions=1500")
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from itemfold.data.interactions import IdMap, Interactions
 from itemfold.data.sources import read
-from itemfold.data.split import HeldOut, Split
-from itemfold.data.splitters import SPLITS, keep_all, split_interactions, split_users
-from itemfold.data.thinning import cold_start
-from itemfold.data.time_splits import leave_last_out, split_by_time
+from itemfold.data.splitting.split import HeldOut, Split
+from itemfold.data.splitting.splitters import SPLITS, keep_all, split_interactions, split_users
+from itemfold.data.splitting.thinning import cold_start
+from itemfold.data.splitting.time_splits import leave_last_out, split_by_time
 from itemfold.errors import ItemfoldError, LeakError
 from itemfold.evaluation.evaluate import evaluate
 from itemfold.models import Model

@@ -10,8 +10,8 @@ import pytest
 
 import itemfold as ir
 from itemfold.data.datasets import DATASETS
-from itemfold.data.strong_generalisation import split_as_mult_vae
-from itemfold.data.user_parts import UserPart
+from itemfold.data.named.strong_generalisation import split_as_mult_vae
+from itemfold.data.splitting.user_parts import UserPart
 from itemfold.errors import ItemfoldError, ItemfoldWarning
 
 

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import svds
 from scipy.stats import spearmanr
 
-from itemfold.data.synthetic import GENRES, synthetic
+from itemfold.data.named.synthetic import GENRES, synthetic
 from itemfold.errors import ItemfoldError
 
 

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import itemfold as ir
-from itemfold.data.time_units import in_seconds
+from itemfold.data.columns.time_units import in_seconds
 from itemfold.errors import ItemfoldError
 
 FACTORS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}

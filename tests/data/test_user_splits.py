@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import itemfold as ir
-from itemfold.data.user_parts import UserPart
+from itemfold.data.splitting.user_parts import UserPart
 from itemfold.errors import ItemfoldError
 from itemfold.experiments.build import make_data, make_split, run_config
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import itemfold as ir
 from itemfold.cli.app import app
 from itemfold.data.interactions import IdMap
-from itemfold.data.split import HeldOut
+from itemfold.data.splitting.split import HeldOut
 from itemfold.evaluation.conventions import CONVENTIONS, convention_values
 from itemfold.evaluation.evaluator import Evaluator
 from itemfold.evaluation.metrics import parse_metric, parse_metrics

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import itemfold as ir
 from itemfold.data.interactions import IdMap
-from itemfold.data.split import HeldOut, Split
+from itemfold.data.splitting.split import HeldOut, Split
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.evaluate import evaluate, joint_scorer
 from itemfold.evaluation.evaluator import Evaluator

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from small import random_matrix
 
 import itemfold as ir
-from itemfold.data.item_table import ItemTable
+from itemfold.data.items.item_table import ItemTable
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation import list_metrics
 from itemfold.evaluation.metrics import TASTE_GROUPS, best_value, definitions

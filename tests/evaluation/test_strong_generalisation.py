@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import itemfold as ir
-from itemfold.data.user_parts import UserPart
+from itemfold.data.splitting.user_parts import UserPart
 
 ITEMS = 3000
 METRICS = ("recall@20", "capped_recall@20", "capped_recall@50", "ndcg@100")

@@ -548,7 +548,7 @@ def test_absent_data_is_skipped_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("itemfold.data.download._stream", _no_network)
+    monkeypatch.setattr("itemfold.data.named.download._stream", _no_network)
     suite = make(tmp_path, f'data = ["amazon-book", "{TINY}"]\n' + ROW + "train = {epochs = 1}")
     outcome = run(suite, tmp_path)
     assert outcome.ran == 1

@@ -14,7 +14,7 @@ import torch
 from small import random_matrix
 
 import itemfold as ir
-from itemfold.data.splitters import split_interactions
+from itemfold.data.splitting.splitters import split_interactions
 from itemfold.graph import both_directions, edge_ops, graph, ppr
 from itemfold.graph.graph import Graph
 from itemfold.graph.propagation import neighbour_sum, propagate, propagate_items

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import torch
 
 import itemfold as ir
-from itemfold.data.feature_matrix import FeatureEncoder, FeatureMatrix
+from itemfold.data.items.feature_matrix import FeatureEncoder, FeatureMatrix
 from itemfold.models.feature_map import FeatureMap, MapSettings, Ridge, similarities, smoother
 from itemfold.models.feature_map_fit import ITEMS, SHARE, Fold, choose_map, fit_weights, make_folds
 from itemfold.models.with_new_items import WithNewItems

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from small import board_split, random_matrix
 
 from itemfold.data.datasets import load
-from itemfold.data.splitters import split_interactions
+from itemfold.data.splitting.splitters import split_interactions
 from itemfold.errors import ItemfoldError
 from itemfold.models import EASE, RLAE, ridge_problem, rlae
 from itemfold.models.hybrid_settings import make_part

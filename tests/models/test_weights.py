@@ -10,7 +10,7 @@ from contract import QUICK, TRAIN, make
 from small import checkerboard
 
 import itemfold as ir
-from itemfold.data.split import Split
+from itemfold.data.splitting.split import Split
 from itemfold.errors import ItemfoldError
 from itemfold.models import MODELS
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from itemfold.data.interactions import IdMap
-from itemfold.data.item_table import ItemTable
+from itemfold.data.items.item_table import ItemTable
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.ranking import steered_items, top_items
 from itemfold.models import EASE, Hybrid, LightGCN

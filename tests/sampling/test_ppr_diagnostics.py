@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from itemfold.data.synthetic import synthetic
+from itemfold.data.named.synthetic import synthetic
 from itemfold.graph.ppr import personalised_pagerank
 from itemfold.sampling import PPR
 from itemfold.sampling.ppr_diagnostics import diagnose, ppr_report, spread

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import itemfold as ir
 from itemfold.cli.app import app
-from itemfold.data.item_table import ItemTable
+from itemfold.data.items.item_table import ItemTable
 from itemfold.evaluation.tradeoff import Sweeper, SweepPoint
 from itemfold.reranking.similarity import NEAREST
 from itemfold.training.fingerprint import fingerprint

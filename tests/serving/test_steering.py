@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import itemfold as ir
 from itemfold.cli.app import app
 from itemfold.client import Client
-from itemfold.data.item_table import ItemTable, read_item_table
+from itemfold.data.items.item_table import ItemTable, read_item_table
 from itemfold.errors import ItemfoldError
 from itemfold.serving.http import ServedRuns, ServiceSettings, create_app
 from itemfold.serving.http.runs import fingerprint

@@ -39,7 +39,7 @@ def test_absent_data_is_reported_and_what_was_counted_stays(
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("ITEMFOLD_DATA", raising=False)
-    monkeypatch.setattr("itemfold.data.download._stream", no_network)
+    monkeypatch.setattr("itemfold.data.named.download._stream", no_network)
     with (tmp_path / "log").open("w") as log:
         quiet = Console(file=log, width=200)
         count_datasets(Options(datasets=[TINY], results=tmp_path), quiet)

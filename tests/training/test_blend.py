@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from itemfold.data.split import HeldOut
+from itemfold.data.splitting.split import HeldOut
 from itemfold.evaluation import evaluator
 from itemfold.evaluation.evaluator import Evaluator, sample_users
 from itemfold.evaluation.metrics import FULL_METRICS, METRICS, parse_metric

@@ -14,8 +14,8 @@ import torch
 from small import random_matrix
 
 import itemfold as ir
-from itemfold.data.split import Split
-from itemfold.data.splitters import SPLITS
+from itemfold.data.splitting.split import Split
+from itemfold.data.splitting.splitters import SPLITS
 from itemfold.errors import ItemfoldError
 from itemfold.experiments.build import run_config
 from itemfold.models import RLAE, Hybrid

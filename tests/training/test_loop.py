@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 import itemfold as ir
 from itemfold.data.sources import read
-from itemfold.data.split import Split
-from itemfold.data.splitters import keep_all, split_interactions
+from itemfold.data.splitting.split import Split
+from itemfold.data.splitting.splitters import keep_all, split_interactions
 from itemfold.environment import pick_device
 from itemfold.errors import ItemfoldError, LeakError
 from itemfold.evaluation.evaluate import evaluate

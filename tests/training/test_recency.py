@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from itemfold.data.datasets import load
-from itemfold.data.split import Split
-from itemfold.data.splitters import split_interactions, split_users
-from itemfold.data.time_splits import split_by_time, split_window
+from itemfold.data.splitting.split import Split
+from itemfold.data.splitting.splitters import split_interactions, split_users
+from itemfold.data.splitting.time_splits import split_by_time, split_window
 from itemfold.training.strategies.recency import (
     NEVER,
     OF_POPULARITY,

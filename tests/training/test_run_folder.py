@@ -11,7 +11,7 @@ import pytest
 import torch
 from small import board_split, checkerboard
 
-from itemfold.data.splitters import split_interactions
+from itemfold.data.splitting.splitters import split_interactions
 from itemfold.errors import ItemfoldError
 from itemfold.files import atomic, locked, write_text
 from itemfold.losses import bpr, item_ndcg

@@ -13,8 +13,8 @@ import torch
 
 import itemfold as ir
 from itemfold.data.interactions import IdMap, Interactions
-from itemfold.data.split import Split
-from itemfold.data.splitters import SPLITS
+from itemfold.data.splitting.split import Split
+from itemfold.data.splitting.splitters import SPLITS
 from itemfold.errors import ItemfoldError
 from itemfold.models import Hybrid, LightGCN, MultVAE, Popularity
 from itemfold.settings.toml_file import dump_config

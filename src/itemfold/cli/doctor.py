@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from itemfold.data.datasets import DATASETS
-from itemfold.data.find_dataset import cache_folder, data_variable
+from itemfold.data.named.find_dataset import cache_folder, data_variable
 from itemfold.environment import EXTRAS, UNSUPPORTED
 from itemfold.graph.graph import Graph
 from itemfold.graph.propagation import propagate

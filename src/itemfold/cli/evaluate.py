@@ -18,7 +18,7 @@ from itemfold.errors import ItemfoldError
 
 if TYPE_CHECKING:
     from itemfold.cli.tables.formats import ResultTable
-    from itemfold.data.split import Split
+    from itemfold.data.splitting.split import Split
     from itemfold.evaluation.evaluation import Evaluation
     from itemfold.evaluation.tradeoff import Sweep
     from itemfold.training.run import Run

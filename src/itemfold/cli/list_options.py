@@ -11,7 +11,7 @@ import typer
 from itemfold.cli.parsing import parse_caps
 
 if TYPE_CHECKING:
-    from itemfold.data.item_table import ItemTable
+    from itemfold.data.items.item_table import ItemTable
     from itemfold.reranking.steering import Steering
 
 RERANKING = "Re-ranking"
@@ -39,7 +39,7 @@ class TableOptions:
 
     def read(self) -> ItemTable | None:
         """The files, if any is given."""
-        from itemfold.data.item_table import read_item_table
+        from itemfold.data.items.item_table import read_item_table
 
         return read_item_table(self.item_table, self.available)
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from itemfold.data.download import Remote
 from itemfold.data.feedback.store import is_postgres
-from itemfold.data.find_dataset import Dataset, find
 from itemfold.data.interactions import Interactions
-from itemfold.data.prepared import is_prepared
+from itemfold.data.named.download import Remote
+from itemfold.data.named.find_dataset import Dataset, find
+from itemfold.data.named.strong_generalisation import ML_20M, MSD, NETFLIX
+from itemfold.data.named.synthetic import synthetic
+from itemfold.data.preparing.prepared import is_prepared
 from itemfold.data.readers.user_split import is_user_split
 from itemfold.data.sources import read, with_features
-from itemfold.data.strong_generalisation import ML_20M, MSD, NETFLIX
-from itemfold.data.synthetic import synthetic
 from itemfold.data.weights import Weighting, pair_weights
 from itemfold.errors import ItemfoldError
 from itemfold.validation import schema
@@ -43,7 +43,7 @@ DATASETS: dict[str, Dataset] = {
     "synthetic": Dataset(
         about="generated film tastes, no file needed; "
         "sizes: synthetic:users=…,items=…,interactions=…,seed=…",
-        home="itemfold.data.synthetic",
+        home="itemfold.data.named.synthetic",
         licence="MIT, as itemfold",
         make=synthetic,
     ),

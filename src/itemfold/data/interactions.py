@@ -12,13 +12,13 @@ import scipy.sparse as sp
 
 from itemfold.data.content_hash import fingerprint_of, hash_ids, in_pieces
 from itemfold.data.id_arrays import IdSearch
-from itemfold.data.user_parts import UserPart
+from itemfold.data.splitting.user_parts import UserPart
 from itemfold.errors import ItemfoldError
 
 if TYPE_CHECKING:
-    from itemfold.data.columns import Layout
-    from itemfold.data.item_features import ItemFeatures
-    from itemfold.data.repeats import EarlierRows
+    from itemfold.data.columns.columns import Layout
+    from itemfold.data.items.item_features import ItemFeatures
+    from itemfold.data.splitting.repeats import EarlierRows
 
 MOST_IN_DICT = 2**20  # ids; larger maps are searched without a dictionary
 HOW_TO_SKIP = "leave such rows out with skip_bad_rows=True or --skip-bad-rows"

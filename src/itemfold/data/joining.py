@@ -13,12 +13,12 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from itemfold.data.array_types import Floats, Ints
+from itemfold.data.columns.time_units import are_dates
 from itemfold.data.csr import as_ones, row_of_entry
 from itemfold.data.id_arrays import text_array
 from itemfold.data.interactions import IdMap, Interactions
-from itemfold.data.item_features import GENRES, TITLES, ItemFeatures
-from itemfold.data.split import HeldOut
-from itemfold.data.time_units import are_dates
+from itemfold.data.items.item_features import GENRES, TITLES, ItemFeatures
+from itemfold.data.splitting.split import HeldOut
 from itemfold.errors import ItemfoldError
 
 TextColumn = npt.NDArray[Any] | None  # [items], "" where unknown

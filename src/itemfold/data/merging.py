@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.array_types import Bools, Floats, Ints
-from itemfold.data.columns import RawTable
+from itemfold.data.columns.columns import RawTable
+from itemfold.data.columns.time_units import in_seconds
 from itemfold.data.id_arrays import is_plain_int, text_array
 from itemfold.data.interactions import IdMap, Interactions
-from itemfold.data.repeats import EarlierRows, earlier_rows
-from itemfold.data.time_units import in_seconds
+from itemfold.data.splitting.repeats import EarlierRows, earlier_rows
 from itemfold.data.weights import Weighting, pair_weights
 from itemfold.errors import ItemfoldError
 

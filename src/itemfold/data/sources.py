@@ -11,19 +11,19 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from itemfold.data.columns import Names, RawTable
+from itemfold.data.columns.columns import Names, RawTable
 from itemfold.data.feedback.reading import read_feedback
 from itemfold.data.feedback.store import is_postgres
 from itemfold.data.id_arrays import text_array
 from itemfold.data.interactions import Interactions
-from itemfold.data.item_features import read_item_features
+from itemfold.data.items.item_features import read_item_features
+from itemfold.data.items.item_files import Titles, read_titles
+from itemfold.data.items.title_frames import titles_of_frame
 from itemfold.data.merging import to_interactions
-from itemfold.data.prepared import is_prepared, read_prepared
+from itemfold.data.preparing.prepared import is_prepared, read_prepared
 from itemfold.data.readers.files import NO_BAD_ROWS, RowRules, read_path, short_name
 from itemfold.data.readers.frames import arrow_frame, read_frame
-from itemfold.data.readers.item_files import Titles, read_titles
 from itemfold.data.readers.remote import is_address, local_copy
-from itemfold.data.readers.title_frames import titles_of_frame
 from itemfold.data.weights import Weighting, duration_text
 from itemfold.errors import ItemfoldError, NoRowsError
 

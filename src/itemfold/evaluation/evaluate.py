@@ -14,9 +14,9 @@ import torch
 
 from itemfold.data.array_types import Floats
 from itemfold.data.interactions import IdMap
-from itemfold.data.item_table import ItemTable
+from itemfold.data.items.item_table import ItemTable
 from itemfold.data.joining import ItemCatalogue, resized, with_new_items
-from itemfold.data.split import HeldOut, Split
+from itemfold.data.splitting.split import HeldOut, Split
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.conventions import wanted_metrics
 from itemfold.evaluation.evaluation import Evaluation

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from itemfold import ranks
 from itemfold.data.array_types import Floats, Ints
-from itemfold.data.split import HeldOut
+from itemfold.data.splitting.split import HeldOut
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.conventions import convention_values
 from itemfold.evaluation.list_metrics import list_metric

@@ -12,11 +12,11 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from itemfold.data.array_types import Bools, Ints
-from itemfold.data.column_guess import plain_name
-from itemfold.data.column_words import KNOWN_NAMES
+from itemfold.data.columns.column_guess import plain_name
+from itemfold.data.columns.column_words import KNOWN_NAMES
 from itemfold.data.interactions import IdMap
 from itemfold.data.readers.frames import arrow_frame
-from itemfold.data.split import HeldOut
+from itemfold.data.splitting.split import HeldOut
 from itemfold.errors import ItemfoldError
 
 RANKS = ("rank", "position", "place")

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemfold.data.split import Split
+from itemfold.data.splitting.split import Split
 from itemfold.errors import ItemfoldError
 from itemfold.models.base import Kind, Model
 from itemfold.validation import shown

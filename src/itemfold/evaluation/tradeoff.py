@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from itemfold.data.item_table import ItemTable
-from itemfold.data.split import Split
+from itemfold.data.items.item_table import ItemTable
+from itemfold.data.splitting.split import Split
 from itemfold.evaluation.evaluate import (
     TrainedRun,
     check_held_out,

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from itemfold.data.joining import later_part
-from itemfold.data.prepared import is_prepared
+from itemfold.data.preparing.prepared import is_prepared
 from itemfold.data.readers.files import is_pattern, short_name
 from itemfold.data.readers.remote import is_address
-from itemfold.data.split import Split
+from itemfold.data.splitting.split import Split
 from itemfold.errors import ItemfoldError
 from itemfold.experiments.build import make_data, make_split
 from itemfold.settings.resolve import model_class, protocol_of, with_names

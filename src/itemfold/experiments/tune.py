@@ -23,7 +23,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from itemfold.data.datasets import DATASETS
 from itemfold.data.interactions import Interactions
-from itemfold.data.split import Split
+from itemfold.data.splitting.split import Split
 from itemfold.environment import need_extra, out_of_memory, pick_device
 from itemfold.errors import ItemfoldError
 from itemfold.experiments.build import make_data, make_split, report_assumptions

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from itemfold.data.feature_matrix import FeatureMatrix
+from itemfold.data.items.feature_matrix import FeatureMatrix
 from itemfold.errors import ItemfoldError
 from itemfold.validation import is_number
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from itemfold.data.csr import take_entries
-from itemfold.data.feature_matrix import FeatureMatrix
+from itemfold.data.items.feature_matrix import FeatureMatrix
 from itemfold.models.base import Model
 from itemfold.models.feature_map import (
     Floats,

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from itemfold.data.csr import take_columns
-from itemfold.data.feature_matrix import FeatureEncoder
 from itemfold.data.interactions import IdMap
-from itemfold.data.item_features import ItemFeatures
+from itemfold.data.items.feature_matrix import FeatureEncoder
+from itemfold.data.items.item_features import ItemFeatures
 from itemfold.models.base import Explainer, Model
 from itemfold.models.feature_map import FeatureMap, MapSettings, scaled_history
 from itemfold.models.feature_map_fit import choose_map, standardise

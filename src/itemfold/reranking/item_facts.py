@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from itemfold.data.array_types import Bools, Floats
-from itemfold.data.feature_columns import years_of
 from itemfold.data.interactions import IdMap
-from itemfold.data.item_table import ItemTable, as_number
+from itemfold.data.items.feature_columns import years_of
+from itemfold.data.items.item_table import ItemTable, as_number
 from itemfold.errors import ItemfoldError
 from itemfold.models.base import Model
 from itemfold.reranking.similarity import UnitVectors, similar_by, unit_sets

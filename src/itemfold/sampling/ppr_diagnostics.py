@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from itemfold.data.interactions import Interactions
-from itemfold.data.splitters import split_interactions
+from itemfold.data.splitting.splitters import split_interactions
 from itemfold.graph.ppr import PPRScores, personalised_pagerank
 from itemfold.sampling import PPR
 from itemfold.sampling.ppr import sum_rows

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from itemfold.data.datasets import load
 from itemfold.data.interactions import Interactions
 from itemfold.data.sources import read
-from itemfold.data.splitters import keep_all
+from itemfold.data.splitting.splitters import keep_all
 from itemfold.errors import ItemfoldError
 from itemfold.models.base import Kind, Model
 from itemfold.serving.recommendation_table import kind_of_frame

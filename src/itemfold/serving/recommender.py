@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from itemfold.data.item_table import ItemTable
+from itemfold.data.items.item_table import ItemTable
 from itemfold.errors import ItemfoldError, UnknownIdError
 from itemfold.evaluation.ranking import BUDGET
 from itemfold.reranking.item_facts import ItemFacts

@@ -13,9 +13,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemfold.data.feature_matrix import words_of
 from itemfold.data.interactions import IdMap
-from itemfold.data.item_features import ItemFeatures, read_item_features, titles_and_genres
+from itemfold.data.items.feature_matrix import words_of
+from itemfold.data.items.item_features import ItemFeatures, read_item_features, titles_and_genres
 from itemfold.data.joining import ItemCatalogue, TextColumn, resized, with_new_items
 from itemfold.errors import ItemfoldError
 from itemfold.models.base import Model

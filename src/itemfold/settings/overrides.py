@@ -8,7 +8,7 @@ from typing import Any
 
 from itemfold.data.datasets import load
 from itemfold.data.sources import read
-from itemfold.data.splitters import SPLITS
+from itemfold.data.splitting.splitters import SPLITS
 from itemfold.errors import ItemfoldError
 from itemfold.models import MODELS
 from itemfold.models.base import Kind

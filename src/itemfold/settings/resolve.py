@@ -15,8 +15,8 @@ from typing import Any
 from torch import Tensor
 
 from itemfold.data.datasets import is_split_by_users
-from itemfold.data.split import Split
-from itemfold.data.splitters import SPLITS
+from itemfold.data.splitting.split import Split
+from itemfold.data.splitting.splitters import SPLITS
 from itemfold.errors import ItemfoldError
 from itemfold.losses import default_training, extra_inputs
 from itemfold.losses.base import INPUTS

@@ -8,8 +8,8 @@ from dataclasses import asdict
 
 import torch
 
-from itemfold.data.item_features import ItemFeatures
-from itemfold.data.item_table import ItemTable
+from itemfold.data.items.item_features import ItemFeatures
+from itemfold.data.items.item_table import ItemTable
 from itemfold.data.weights import is_weighted
 from itemfold.training.run import Run
 from itemfold.training.stored_ids import features_record

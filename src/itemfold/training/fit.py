@@ -17,8 +17,8 @@ from torch import Tensor
 
 from itemfold import ranks
 from itemfold.data.interactions import IdMap
-from itemfold.data.item_features import ItemFeatures
-from itemfold.data.split import Split
+from itemfold.data.items.item_features import ItemFeatures
+from itemfold.data.splitting.split import Split
 from itemfold.data.weights import is_weighted
 from itemfold.environment import memory_of, pick_device
 from itemfold.errors import ItemfoldError

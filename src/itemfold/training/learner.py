@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from itemfold import ranks
-from itemfold.data.split import Split
+from itemfold.data.splitting.split import Split
 from itemfold.environment import pick_device, tensor_cores
 from itemfold.graph.graph import Graph
 from itemfold.models.base import Model

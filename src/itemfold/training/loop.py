@@ -11,7 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from itemfold.data.split import HeldOut, Split
+from itemfold.data.splitting.split import HeldOut, Split
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.evaluator import Evaluator
 from itemfold.models.base import Model

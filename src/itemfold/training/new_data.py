@@ -10,9 +10,9 @@ import scipy.sparse as sp
 from itemfold.data.datasets import load
 from itemfold.data.feedback.reading import is_feedback
 from itemfold.data.interactions import Interactions
-from itemfold.data.item_features import ItemFeatures, read_item_features
+from itemfold.data.items.item_features import ItemFeatures, read_item_features
 from itemfold.data.sources import read
-from itemfold.data.user_parts import is_hidden
+from itemfold.data.splitting.user_parts import is_hidden
 from itemfold.errors import ItemfoldError, NoRowsError
 
 COLUMNS = ("user", "item", "rating", "time", "header", "skip_bad_rows")

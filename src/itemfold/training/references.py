@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from itemfold.data.split import Split
+from itemfold.data.splitting.split import Split
 from itemfold.evaluation.evaluate import evaluate
 from itemfold.evaluation.metrics import headline_metrics
 from itemfold.evaluation.significance import bootstrap_interval, paired_test

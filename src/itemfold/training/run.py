@@ -12,8 +12,8 @@ import scipy.sparse as sp
 
 from itemfold.data.array_types import Floats
 from itemfold.data.interactions import IdMap
-from itemfold.data.item_features import ItemFeatures
-from itemfold.data.split import Split
+from itemfold.data.items.item_features import ItemFeatures
+from itemfold.data.splitting.split import Split
 from itemfold.data.weights import is_weighted
 from itemfold.evaluation.activity import activity_record
 from itemfold.evaluation.evaluation import Evaluation

@@ -23,7 +23,7 @@ import numpy as np
 
 from itemfold import ranks
 from itemfold.data.id_arrays import fixed_width
-from itemfold.data.split import Split
+from itemfold.data.splitting.split import Split
 from itemfold.environment import pick_device
 from itemfold.errors import ItemfoldError
 from itemfold.files import (

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemfold.data.feature_columns import FEATURE_KINDS, FeatureColumn
 from itemfold.data.id_arrays import read_id_file, text_array, write_id_file
 from itemfold.data.interactions import IdMap
-from itemfold.data.item_features import ItemFeatures
+from itemfold.data.items.feature_columns import FEATURE_KINDS, FeatureColumn
+from itemfold.data.items.item_features import ItemFeatures
 from itemfold.errors import ItemfoldError
 from itemfold.files import json_object, read_file, write_text
 from itemfold.training.checksums import ID_FILES

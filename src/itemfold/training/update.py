@@ -21,9 +21,9 @@ import torch
 from itemfold.data.array_types import Floats
 from itemfold.data.csr import as_ones
 from itemfold.data.interactions import Interactions
-from itemfold.data.item_features import ItemFeatures
+from itemfold.data.items.item_features import ItemFeatures
 from itemfold.data.joining import ItemCatalogue, Joined, described, join, joined_times
-from itemfold.data.split import HeldOut, Split
+from itemfold.data.splitting.split import HeldOut, Split
 from itemfold.data.weights import is_weighted
 from itemfold.environment import pick_device
 from itemfold.errors import ItemfoldError

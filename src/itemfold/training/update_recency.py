@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from itemfold.data.array_types import Floats
 from itemfold.data.csr import as_ones
 from itemfold.data.interactions import IdMap
-from itemfold.data.times import Times
+from itemfold.data.splitting.times import Times
 from itemfold.data.weights import fading, is_weighted, scaled
 from itemfold.errors import ItemfoldError
 from itemfold.models.hybrid import Hybrid

@@ -7,7 +7,7 @@ from typing import Any
 
 from itemfold.data.array_types import Floats
 from itemfold.data.interactions import Interactions
-from itemfold.data.item_features import ItemFeatures
+from itemfold.data.items.item_features import ItemFeatures
 from itemfold.data.joining import Joined, as_interactions
 from itemfold.models.base import Model
 from itemfold.settings.schema import Config

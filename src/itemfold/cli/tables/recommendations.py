@@ -40,7 +40,7 @@ def recommendations(found: Recommendations) -> RenderableType:
         parts.append(Text(unknown_ids(found.unknown), style="yellow"))
     if any(pick.reasons for pick in found):
         legend = "each number is the exact contribution of a history item to the score"
-        if any(_has_own_part(pick) for pick in found):
+        if any(pick.counts(pick.own or 0.0) for pick in found):
             legend += "; 'own' is that of the user's trained vector and the item's popularity"
         parts.append(Text(legend, style="dim"))
     for pick in (pick for pick in found if pick.is_new):
@@ -54,20 +54,17 @@ def because(pick: Recommendation, *, lines: bool) -> str:
 
     With ``lines`` each reason has a line of its own, as titles are long.
     """
-    most = SHOWN_REASONS + (len(pick.reasons) == SHOWN_REASONS + 1)  # one more is named as well
-    parts = [(reason.share, str(reason.title or reason.item)) for reason in pick.reasons[:most]]
-    if others := pick.reasons[most:]:
+    reasons = [reason for reason in pick.reasons if pick.counts(reason.share)]
+    most = SHOWN_REASONS + (len(reasons) == SHOWN_REASONS + 1)  # one more is named as well
+    parts = [(reason.share, str(reason.title or reason.item)) for reason in reasons[:most]]
+    if others := reasons[most:]:
         parts.append((sum(reason.share for reason in others), f"{len(others)} others"))
-    if _has_own_part(pick):
+    if pick.counts(pick.own or 0.0):
         parts.append((pick.own or 0.0, "own"))
     shares = [f"{share:+.3f}" for share, _ in parts]
     width = max(map(len, shares), default=0) if lines else 0
     shown = [f"{share:>{width}} {name}" for share, (_, name) in zip(shares, parts, strict=True)]
     return ("\n" if lines else ", ").join(shown)
-
-
-def _has_own_part(pick: Recommendation) -> bool:
-    return pick.own is not None and abs(pick.own) > 1e-4 * abs(pick.score)
 
 
 def written(line: str, unknown: Sequence[Any], run: Run) -> RenderableType:

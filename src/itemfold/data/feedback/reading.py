@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from itemfold.data.columns import RawTable, column_problem
+from itemfold.data.columns.columns import RawTable, column_problem
 from itemfold.data.feedback.file_store import FILES
 from itemfold.data.feedback.store import SQLITE_ENDINGS, FeedbackStore, Row, open_store
 from itemfold.data.interactions import HOW_TO_SKIP

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from itemfold.data.columns import choose_columns, is_missing, object_array
+from itemfold.data.columns.columns import choose_columns, is_missing, object_array
 from itemfold.data.feedback.reading import is_feedback
 from itemfold.data.preparing.inputs import (
     COMPRESSIONS,

@@ -9,9 +9,9 @@ import numpy as np
 
 from itemfold.data.array_types import Ints
 from itemfold.data.content_hash import fingerprint_of, hash_ids
-from itemfold.data.prepared import write_manifest
 from itemfold.data.preparing.inputs import literal, parquet
 from itemfold.data.preparing.pairs import ARRAYS, append_array, array_pieces
+from itemfold.data.preparing.prepared import write_manifest
 from itemfold.data.preparing.work import StepFacts, Work
 
 ROLES = ("users", "items")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from itemfold.data.columns import Names, choose_columns
+from itemfold.data.columns.columns import Names, choose_columns
 from itemfold.data.readers.delimited import Header, header_of
 from itemfold.data.readers.frames import first_line
 from itemfold.data.readers.given_split import split_files

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.array_types import Ints
-from itemfold.data.columns import RawTable
+from itemfold.data.columns.columns import RawTable
+from itemfold.data.columns.time_units import UNITS
 from itemfold.data.merging import Pairs, merge_rows
 from itemfold.data.preparing.inputs import literal, parquet
 from itemfold.data.preparing.work import StepFacts, Work
-from itemfold.data.time_units import UNITS
 from itemfold.data.weights import Weighting
 from itemfold.errors import ItemfoldError
 

@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from itemfold.data.columns.time_units import unit_note
 from itemfold.data.merging import dotted_note
-from itemfold.data.prepared import MANIFEST, STATE, Prepared, prepared_facts, read_manifest
 from itemfold.data.preparing import finish, rows
 from itemfold.data.preparing.conversion import open_input
 from itemfold.data.preparing.expressions import add_functions, day_first, final_id
@@ -32,11 +32,17 @@ from itemfold.data.preparing.pairs import (
     write_pairs,
     write_sorted_ids,
 )
+from itemfold.data.preparing.prepared import (
+    MANIFEST,
+    STATE,
+    Prepared,
+    prepared_facts,
+    read_manifest,
+)
 from itemfold.data.preparing.rows import StagingPlan
 from itemfold.data.preparing.work import KeptError, PrepareProgress, StepFacts, Work, check_request
 from itemfold.data.readers.files import RowRules
 from itemfold.data.readers.frames import first_line
-from itemfold.data.time_units import unit_note
 from itemfold.data.weights import Weighting, duration_text
 from itemfold.environment import need_packages
 from itemfold.errors import ItemfoldError

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from itemfold.data.bad_rows import ProblemCount, find_problems
-from itemfold.data.columns import Names
+from itemfold.data.columns.bad_rows import ProblemCount, find_problems
+from itemfold.data.columns.columns import Names
+from itemfold.data.columns.time_units import EARLIEST, LATEST, UNITS, unit_of
 from itemfold.data.interactions import HOW_TO_SKIP
 from itemfold.data.preparing import expressions as sql
 from itemfold.data.preparing.inputs import InputTable, literal, parquet, reason_of
 from itemfold.data.preparing.work import StepFacts, Work
 from itemfold.data.readers.delimited import text_records
-from itemfold.data.time_units import EARLIEST, LATEST, UNITS, unit_of
 from itemfold.errors import ItemfoldError, NoRowsError
 
 IDS = ("user", "item")

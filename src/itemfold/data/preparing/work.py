@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from itemfold.data.prepared import STATE
+from itemfold.data.preparing.prepared import STATE
 from itemfold.errors import ItemfoldError
 from itemfold.files import json_object, read_file, write_text
 

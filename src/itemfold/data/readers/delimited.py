@@ -10,9 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemfold.data.bad_rows import find_problems, kept_rows
-from itemfold.data.column_guess import Sample, names_columns
-from itemfold.data.columns import Layout, Names, RawTable, choose_columns, layout_of, table_of
+from itemfold.data.columns.bad_rows import find_problems, kept_rows
+from itemfold.data.columns.column_guess import Sample, names_columns
+from itemfold.data.columns.columns import (
+    Layout,
+    Names,
+    RawTable,
+    choose_columns,
+    layout_of,
+    table_of,
+)
 from itemfold.data.readers.frames import first_line, salvaged, used_roles
 from itemfold.data.readers.packed import UTF8, checked_encoding, encoding_note, packing_of
 from itemfold.data.readers.text_format import (
@@ -64,11 +71,6 @@ def header_of(
 ) -> Header:
     """The header of a file with this format and these first rows."""
     line, first = rows[0]
-    if first[0].lower().startswith("sep="):
-        raise ItemfoldError(
-            f"{path}, line {line}: expected a header, found the line 'sep=' that Excel writes; "
-            "remove this line"
-        )
     if len(first) == 1:
         listed = ", ".join(TextFormat(sep).shown for sep in SEPARATORS)
         raise ItemfoldError(

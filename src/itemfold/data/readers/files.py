@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from itemfold.data.columns import Names, RawTable, choose_columns
-from itemfold.data.concatenation import concatenated
+from itemfold.data.columns.columns import Names, RawTable, choose_columns
+from itemfold.data.columns.concatenation import concatenated
 from itemfold.data.feedback.file_store import FILES as FEEDBACK_FILES
 from itemfold.data.feedback.reading import is_feedback, read_feedback
+from itemfold.data.items.item_files import has_titles
 from itemfold.data.readers.baskets import is_basket_file, read_baskets
 from itemfold.data.readers.delimited import asked_header, header_of, read_rows
 from itemfold.data.readers.given_split import ignored_note, read_given_split, split_files
-from itemfold.data.readers.item_files import has_titles
 from itemfold.data.readers.json_table import is_json, open_json, read_json
 from itemfold.data.readers.lightgcn import read_lightgcn
 from itemfold.data.readers.packed import SUFFIXES, checked_encoding, plain_suffix

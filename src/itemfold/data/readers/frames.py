@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from itemfold.data.bad_rows import find_problems, kept_rows
-from itemfold.data.columns import Names, RawTable, choose_columns, layout_of, table_of
+from itemfold.data.columns.bad_rows import find_problems, kept_rows
+from itemfold.data.columns.columns import Names, RawTable, choose_columns, layout_of, table_of
 from itemfold.errors import ItemfoldError, NoRowsError
 
 SAMPLE = 200  # rows that are looked at to recognise columns

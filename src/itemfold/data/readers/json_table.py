@@ -11,9 +11,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from itemfold.data.bad_rows import find_problems, kept_rows
-from itemfold.data.column_guess import candidates
-from itemfold.data.columns import Names, RawTable, choose_columns, layout_of, object_array, table_of
+from itemfold.data.columns.bad_rows import find_problems, kept_rows
+from itemfold.data.columns.column_guess import candidates
+from itemfold.data.columns.columns import (
+    Names,
+    RawTable,
+    choose_columns,
+    layout_of,
+    object_array,
+    table_of,
+)
 from itemfold.data.readers.frames import salvaged, used_roles
 from itemfold.data.readers.packed import (
     checked_encoding,

@@ -7,7 +7,7 @@ from typing import NoReturn
 import numpy as np
 
 from itemfold.data.array_types import Ints
-from itemfold.data.columns import Names, RawTable
+from itemfold.data.columns.columns import Names, RawTable
 from itemfold.data.readers.given_split import valid_note
 from itemfold.errors import ItemfoldError
 

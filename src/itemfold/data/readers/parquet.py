@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from itemfold.data.columns import Names, RawTable
+from itemfold.data.columns.columns import Names, RawTable
 from itemfold.data.readers.frames import first_line, read_frame
 from itemfold.data.readers.packed import plain_suffix, read_bytes
 from itemfold.errors import ItemfoldError

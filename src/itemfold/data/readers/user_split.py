@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from itemfold.data.columns import Names, RawTable
+from itemfold.data.columns.columns import Names, RawTable
 from itemfold.data.readers.delimited import read_delimited
 from itemfold.data.readers.lightgcn import read_adjacency
 from itemfold.data.readers.packed import plain_suffix
 from itemfold.data.readers.parquet import read_parquet
-from itemfold.data.user_parts import UserPart, check_complete, join_tables
+from itemfold.data.splitting.user_parts import UserPart, check_complete, join_tables
 from itemfold.errors import ItemfoldError
 
 KINDS = (".txt", ".csv", ".tsv", ".inter", ".parquet")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from itemfold.data.find_dataset import cache_folder
+from itemfold.data.named.find_dataset import cache_folder
 from itemfold.environment import pick_device
 from itemfold.errors import ItemfoldError
 from itemfold.files import check_folder

@@ -14,7 +14,7 @@ import numpy as np
 from rich.console import Console
 
 from itemfold.data.datasets import DATASETS, load
-from itemfold.data.split import Split
+from itemfold.data.splitting.split import Split
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.ranking import mask_history, padded_scores, top_items
 from itemfold.experiments.build import make_split, run_config

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from itemfold import ranks
-from itemfold.data.split import HeldOut
+from itemfold.data.splitting.split import HeldOut
 from itemfold.evaluation.evaluator import Evaluator
 from itemfold.evaluation.metrics import METRICS, parse_metric
 from itemfold.evaluation.ranking import largest, mask_history, top_items

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from itemfold.data.split import Split
+from itemfold.data.splitting.split import Split
 from itemfold.environment import pick_device
 from itemfold.settings.resolve import Settings
 from itemfold.settings.schema import Config

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from itemfold import ranks
-from itemfold.data.split import HeldOut, Split
+from itemfold.data.splitting.split import HeldOut, Split
 from itemfold.environment import pick_device
 from itemfold.evaluation.evaluator import Evaluator, sample_users
 from itemfold.evaluation.metrics import parse_metric

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itemfold.data.split import Split
+from itemfold.data.splitting.split import Split
 from itemfold.settings.resolve import Settings
 from itemfold.training.across_ranks import sharded
 from itemfold.training.fitted import Context, FittedModel

@@ -12,7 +12,7 @@ import copy
 import time
 from dataclasses import replace
 
-from itemfold.data.split import Split
+from itemfold.data.splitting.split import Split
 from itemfold.evaluation.evaluator import Evaluator, sample_users
 from itemfold.models.hybrid import Hybrid
 from itemfold.models.hybrid_settings import make_part

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from itemfold.data.split import HeldOut, Split
+from itemfold.data.splitting.split import HeldOut, Split
 from itemfold.errors import ItemfoldError
 from itemfold.models.base import Kind, Model
 from itemfold.models.hybrid import Hybrid

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from itemfold.data.split import Split
+from itemfold.data.splitting.split import Split
 from itemfold.data.weights import half_life_seconds
 from itemfold.models.popularity import log_popularity
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from itemfold import ranks
-from itemfold.data.split import HeldOut, Split
+from itemfold.data.splitting.split import HeldOut, Split
 from itemfold.environment import pick_device
 from itemfold.graph.graph import Graph
 from itemfold.models.base import Model

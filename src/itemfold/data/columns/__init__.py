@@ -1,0 +1,1 @@
+"""Columns of a table: which is which, and their values as ids, ratings and times."""

@@ -1,0 +1,1 @@
+"""Data sets known by name: where they are found, downloaded or generated."""

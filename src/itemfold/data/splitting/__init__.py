@@ -1,0 +1,1 @@
+"""Splits: training, validation and test parts, and the guard against leaks."""

@@ -1,0 +1,244 @@
+"""Periods of time: which interactions are training, validation and test, and the split of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from itemfold.data.array_types import Bools, Floats, Ints
+from itemfold.data.columns.time_units import moment_text
+from itemfold.data.csr import as_sorted, pick_share, row_of_entry, take_columns, take_entries
+from itemfold.data.interactions import Interactions
+from itemfold.data.splitting.split import HeldOut, Joining, Split
+from itemfold.data.splitting.split_parts import ROUNDINGS, finished_split, no_users
+from itemfold.errors import ItemfoldError, LeakError
+from itemfold.validation import one_of
+
+
+def latest_from(times: Floats, share: float) -> float:
+    """The time from which the latest share of the interactions begins."""
+    at = min(len(times) - 1, round((1 - share) * len(times)))
+    return float(np.partition(times, at)[at])
+
+
+@dataclass(frozen=True)
+class Window:
+    """Interactions before a time window and inside it, as masks."""
+
+    past: Bools
+    inside: Bools
+
+    @classmethod
+    def cut(cls, times: Floats, start: float, windows: int, window: int) -> Window:
+        """Window number 1, 2, … of equal numbers of interactions; equal times stay together."""
+        shares = np.linspace(start, 1.0, windows + 1)
+        ordered = np.sort(times)
+        at = np.minimum(np.round(shares * len(times)).astype(np.int64), len(times) - 1)
+        begins, ends = ordered[at[window - 1]], ordered[at[window]]
+        is_last = window == windows
+        found = cls(times < begins, (times >= begins) & ((times < ends) | is_last))
+        if not found.past.any() or not found.inside.any():
+            raise ItemfoldError(
+                f"'windows' must be smaller: window {window} of {windows} has no interaction "
+                "in it or before it"
+            )
+        return found
+
+    def check(self, times: Floats) -> None:
+        """Raise if a known interaction is not older than every interaction in the window."""
+        if times[self.past].max() >= times[self.inside].min():
+            raise LeakError("a training interaction is as late as a test interaction")
+
+
+@dataclass(frozen=True)
+class Periods:
+    """The interactions of training, validation and test, as masks."""
+
+    train: Bools
+    valid: Bools
+    test: Bools
+    valid_times: Floats | None = None  # of the validation period, if pairs may occur in several
+
+    @property
+    def past(self) -> Bools:
+        """What is known before the test period."""
+        return self.train | self.valid
+
+
+def latest_share(times: Floats, past: Bools, share: float) -> Bools:
+    """The latest share of the past, as a mask; equal times stay together."""
+    if not share or not past.any():
+        return np.zeros(len(times), np.bool_)
+    found: Bools = past & (times >= latest_from(times[past], share))
+    return found
+
+
+def empty_period(times: Floats, periods: Periods, *, validates: bool, tests: bool = True) -> str:
+    """Why a period has no interaction, or an empty string."""
+    if times.min() == times.max():
+        return "all times are equal"
+    masks = {"training": periods.train}
+    masks |= {"validation": periods.valid} if validates else {}
+    masks |= {"test": periods.test} if tests else {}
+    empty = [name for name, mask in masks.items() if not mask.any()]
+    if not empty:
+        return ""
+    return f"there are too few different times, so the {empty[0]} part would be empty"
+
+
+def with_validation(
+    matrix: sp.csr_array,
+    times: Floats,
+    past: Bools,
+    inside: Bools,
+    valid: float,
+    valid_by: str = "time",
+    rounding: str = "random",
+    rng: np.random.Generator | None = None,
+) -> Periods:
+    """Hold out the share ``valid`` of the past, its latest interactions or some of each user's."""
+    one_of("valid_by", valid_by, ("time", "random"))
+    one_of("rounding", rounding, ROUNDINGS)
+    held = np.zeros(len(times), np.bool_)
+    if valid_by == "random":
+        assert rng is not None
+        drawn = pick_share(
+            take_entries(matrix, past), valid, rng, leave=1, dither=rounding == "random"
+        )
+        held[np.flatnonzero(past)[drawn]] = True
+    else:
+        held = latest_share(times, past, valid)
+    return Periods(past & ~held, held, inside)
+
+
+def split_of_periods(
+    data: Interactions,
+    matrix: sp.csr_array,
+    times: Floats,
+    periods: Periods,
+    columns: Ints,
+    rows: Ints,
+    settings: dict[str, Any],
+    notes: list[str],
+) -> Split:
+    """The split of periods; the users ``rows`` have a row in training, others are folded in."""
+    folds_in = settings.get("new_users", "fold-in") == "fold-in"
+    at = np.full(data.n_users, -1, np.int64)  # row in training
+    at[rows] = np.arange(len(rows))
+
+    def part(mask: Bools) -> sp.csr_array:
+        return take_columns(take_entries(matrix, mask), columns)
+
+    train, past = part(periods.train), part(periods.past)
+    kept = np.isin(matrix.indices, columns)
+    held = []
+    for name, mask, history in (
+        ("validation", periods.valid, train),
+        ("test", periods.test, past),
+    ):
+        own = periods.valid_times if name == "validation" else None
+        target, moments = part(mask), (times if own is None else own)[mask & kept]
+        found = _evaluated(data, history, target, moments, at, name, folds_in, notes)
+        repeats = settings.get("repeats", False)
+        held.append(found if found is None else replace(found, repeats=repeats))
+    later = np.flatnonzero((np.diff(past.indptr) > 0) & (at < 0))
+    joining = None
+    if len(later):
+        joining = Joining(as_sorted(past[later]), data.user_ids.take(later))
+    valid, test = held
+    if not periods.test.any():  # nothing was to be held out for test
+        test = no_users(data, columns)
+        if valid is None:
+            raise ItemfoldError(f"the split of {data.name!r} leaves no user with a validation item")
+    parts = as_sorted(train[rows]), valid, test
+    user_ids = data.user_ids if len(rows) == data.n_users else data.user_ids.take(rows)
+    return finished_split(
+        data, "transductive", parts, user_ids, columns, settings, notes, joining=joining
+    )
+
+
+def _evaluated(
+    data: Interactions,
+    history: sp.csr_array,
+    target: sp.csr_array,
+    moments: Floats,
+    at: Ints,
+    name: str,
+    folds_in: bool,
+    notes: list[str],
+) -> HeldOut | None:
+    """The users of a period, first those with a past, then new ones; None if there are none.
+
+    ``moments`` are the times of the targets, ``at`` the rows of users in training.
+    """
+    active, has_past = np.diff(target.indptr) > 0, np.diff(history.indptr) > 0
+    known, new = np.flatnonzero(active & has_past), np.flatnonzero(active & ~has_past)
+    ids = data.user_ids.external(known)
+    held = HeldOut(as_sorted(history[known]), as_sorted(target[known]), at[known], ids)
+    if not folds_in:
+        if len(new):
+            notes.append(f"New users in the {name} period, left out: {len(new):,}.")
+    elif len(new):
+        found = _new_users(data, target, moments, new)
+        few = len(new) - len(found)
+        rest = f"; left out for too few interactions: {few:,}" if few else ""
+        notes.append(
+            f"New users in the {name} period: {len(new):,}, folded in with the earlier half of "
+            f"their interactions{rest}."
+        )
+        held = HeldOut(
+            as_sorted(sp.vstack([held.history, found.history])),
+            as_sorted(sp.vstack([held.target, found.target])),
+            np.concatenate([held.users, found.users]),
+            np.concatenate([held.ids, found.ids]),
+        )
+    return held if len(held) else None
+
+
+def account(times: Floats, periods: Periods, valid_by: str) -> list[str]:
+    """The moments of a split by time, and how to get a random one."""
+    parts = [times[mask] for mask in (periods.train, periods.valid, periods.test)]
+    if not all(len(part) for part in (parts[0], parts[2])):
+        return []
+    span, begins = float(np.ptp(times)), moment_text(parts[2].min(), float(np.ptp(times)))
+    if len(parts[1]) and valid_by == "time":
+        first = moment_text(parts[1].min(), span)
+        text = f"train before {first}, validation until {begins}, test after"
+    else:
+        text = f"train and validation before {begins}, test after"
+    return [f"Split by time: {text}; for a random split: --split interactions."]
+
+
+def unseen_items_note(matrix: sp.csr_array, periods: Periods, unseen_items: str) -> list[str]:
+    """How many test interactions are with items that nobody could know of."""
+    seen = np.bincount(matrix.indices[periods.past], minlength=matrix.shape[1]) > 0
+    items = matrix.indices[periods.test]
+    unseen = int((~seen[items]).sum())
+    if not unseen:
+        return []
+    what = ", left out" if unseen_items == "drop" else ", which no model can find"
+    return [
+        f"Test interactions with items that never occurred before the test period{what}: "
+        f"{unseen:,} of {len(items):,} ({unseen / len(items):.1%})."
+    ]
+
+
+def _new_users(data: Interactions, target: sp.csr_array, moments: Floats, rows: Ints) -> HeldOut:
+    """Users whose first interaction is in the window, with the earlier half as their history.
+
+    Interactions with the same time stay together; a user with one time only is left out.
+    """
+    row, size = row_of_entry(target), np.diff(target.indptr)
+    order = np.lexsort((moments, row))  # rows stay in order
+    filled = np.flatnonzero(size)
+    middle = np.zeros(target.shape[0])  # when the later half of a user's interactions begins
+    middle[filled] = moments[order][(target.indptr[:-1] + size // 2)[filled]]
+    early = moments < middle[row]
+    history, later = take_entries(target, early), take_entries(target, ~early)
+    both = (np.diff(history.indptr) > 0) & (np.diff(later.indptr) > 0)
+    kept = rows[both[rows]]
+    ids, unknown = data.user_ids.external(kept), np.full(len(kept), -1, np.int64)
+    return HeldOut(as_sorted(history[kept]), as_sorted(later[kept]), unknown, ids)
