@@ -25,11 +25,11 @@ def open_client(recommender: ir.Recommender, **settings) -> TestClient:
 class Service:
     """`itemfold serve` as a process of its own, at a free port.
 
-    `constants` are set in the process first, such as ``transport.LINGER_S=1``.
+    `constants` is a statement that the process runs first.
     """
 
     def __init__(self, *options: str | Path, workers: int = 1, constants: str = "") -> None:
-        code = "from itemfold.cli import app; from itemfold.serving.http import connection, server"
+        code = "from itemfold.cli import app"
         code += f"; {constants}" if constants else ""
         command = [sys.executable, "-c", f"{code}; app.main()", "serve", *map(str, options)]
         command += ["--port", "0", "--workers", str(workers)]

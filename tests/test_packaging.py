@@ -170,8 +170,8 @@ def test_the_health_check_asks_the_port_for_an_address_that_needs_no_key():
     compile(command[2], "HEALTHCHECK", "exec")
     port, path = re.search(r"127\.0\.0\.1:(\d+)(/\w+)", command[2]).groups()
     assert port == dict(instructions())["EXPOSE"]
-    keys = (ROOT / "src/itemfold/serving/http/access.py").read_text(encoding="utf-8")
-    routes = (ROOT / "src/itemfold/serving/http/routes.py").read_text(encoding="utf-8")
+    keys = (ROOT / "src/itemfold/serving/http/access/key_check.py").read_text(encoding="utf-8")
+    routes = (ROOT / "src/itemfold/serving/http/api/routes.py").read_text(encoding="utf-8")
     assert f'"{path}"' in keys
     assert f'"{path}"' in routes
 

@@ -52,13 +52,13 @@ def test_all_losses_are_searched_with_the_same_effort() -> None:
 
 
 def test_every_trial_is_a_valid_row(tmp_path: Path) -> None:
-    study = Study(models=("lightgcn", "mf"), data=("ml-1m", "ml-latest-small"))
+    study = Study(models=("lightgcn", "mf"), data=("yelp2018", "ml-latest-small"))
     path = write_suite(tmp_path, "trials", study, trial_rows(study), seeds=1)
     cells = load_suite(path).cells()
     assert len(cells) == 2 * 2 * len(study.losses) * 10
     by_row = {(cell.row, cell.entry.data): cell.config for cell in cells}
-    assert by_row["mf-psl-3", "ml-1m"]["loss"]["name"] == "psl"
-    found = by_row["psl-3", "ml-1m"]["train"]
+    assert by_row["mf-psl-3", "yelp2018"]["loss"]["name"] == "psl"
+    found = by_row["psl-3", "yelp2018"]["train"]
     assert (found["similarity"], found["refit"], found["epochs"]) == ("cosine", False, 200)
     assert by_row["psl-3", "ml-latest-small"]["train"]["epochs"] == 600
     assert {config["train"]["batch_by"] for config in by_row.values()} == {"users"}

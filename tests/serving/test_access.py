@@ -11,10 +11,10 @@ import pytest
 from served import open_client
 
 import itemfold as ir
-from itemfold.serving.http.access import RateLimit
-from itemfold.serving.http.access_log import LOGGER, JsonFormatter
-from itemfold.serving.http.api_keys import read_keys
+from itemfold.serving.http.access.api_keys import read_keys
+from itemfold.serving.http.access.rate_limit import RateLimit
 from itemfold.serving.http.limits import Limits
+from itemfold.serving.http.monitoring.log import LOGGER, JsonFormatter
 from itemfold.serving.http.settings import ServiceSettings, check_exposed
 
 KEYS = ("correct-horse-battery", "another-key-for-others")

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from served import open_client
 
 import itemfold as ir
-from itemfold.serving.http import middleware
+from itemfold.serving.http.admission import body_limit
 from itemfold.serving.http.limits import Limits
 
 JSON = {"Content-Type": "application/json"}
@@ -239,14 +239,14 @@ def test_metrics_describe_the_run_and_requests_in_flight(recommender):
 
 
 def test_the_time_of_an_upload_is_not_the_time_of_an_answer(recommender, monkeypatch):
-    now, read = 0.0, middleware._read_body
+    now, read = 0.0, body_limit._read_body
 
     async def read_slowly(receive, most):
         nonlocal now
         now += 100
         return await read(receive, most)
 
-    monkeypatch.setattr(middleware, "_read_body", read_slowly)
+    monkeypatch.setattr(body_limit, "_read_body", read_slowly)
     monkeypatch.setattr("time.perf_counter", lambda: now)
     with open_client(recommender) as client:
         client.post("/recommend", json={"history": [12]})

@@ -11,8 +11,9 @@ from served import Service, open_client
 
 import itemfold as ir
 from itemfold.client import Client, ServiceError
-from itemfold.serving.http import ServiceSettings, api_keys
-from itemfold.serving.http.api_keys import ApiKey, ApiKeys, read_keys
+from itemfold.serving.http import ServiceSettings
+from itemfold.serving.http.access import api_keys
+from itemfold.serving.http.access.api_keys import ApiKey, ApiKeys, read_keys
 
 OLD, NEW, FIXED = "old-key-0123456789", "new-key-0123456789", "fixed-key-0123456789"
 

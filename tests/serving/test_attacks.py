@@ -14,9 +14,9 @@ import h11
 import pytest
 from served import Service
 
-from itemfold.serving.http.connection import is_whole_post
-from itemfold.serving.http.http_parser import PIECES_PER_SLICE, BoundedParser
 from itemfold.serving.http.limits import Limits
+from itemfold.serving.http.protocol.connection import is_whole_post
+from itemfold.serving.http.protocol.parser import PIECES_PER_SLICE, BoundedParser
 
 ATTACKERS = Path(__file__).parents[2] / "benchmarks" / "attackers.py"
 KEY = "a-key-that-is-long-enough"
@@ -249,7 +249,10 @@ def test_the_service_answers_while_attackers_are_connected(service, kind):
 
 # --- clients without a key -----------------------------------------------------------------------
 
-PATIENT = "connection.MAX_REJECTION_DELAY_S = 600.0"
+PATIENT = (
+    "from itemfold.serving.http.protocol import connection_pool; "
+    "connection_pool.MAX_REJECTION_DELAY_S = 600.0"
+)
 ONE = ("--limit", "max_rejected=1")  # a second
 
 

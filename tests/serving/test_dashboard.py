@@ -18,13 +18,13 @@ from served import Service, open_client
 
 from itemfold.data.feedback.store import open_store
 from itemfold.serving.http import ServedRuns, ServiceSettings, create_app
-from itemfold.serving.http.feedback_stats import (
+from itemfold.serving.http.dashboard.feedback_stats import (
     Version,
     difference,
     tally,
     wilson,
 )
-from itemfold.serving.http.request_stats import RequestStats, histogram_quantile
+from itemfold.serving.http.dashboard.request_stats import RequestStats, histogram_quantile
 
 KEY = "a-key-that-is-long-enough"
 

@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from itemfold.cli.app import app
 from itemfold.serving.http.limits import Limits
-from itemfold.serving.http.workers import EXIT_TIMEOUT_S
+from itemfold.serving.http.processes.supervisor import EXIT_TIMEOUT_S
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 

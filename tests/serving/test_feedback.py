@@ -22,10 +22,10 @@ from itemfold.client import Client
 from itemfold.data.feedback import file_store
 from itemfold.data.feedback.file_store import FileStore
 from itemfold.data.feedback.store import open_store
-from itemfold.serving.http import feedback as feedback_module
-from itemfold.serving.http.feedback import FeedbackWriter
-from itemfold.serving.http.schemas import MAX_ID, MAX_K
-from itemfold.serving.http.telemetry import Telemetry
+from itemfold.serving.http.api import feedback_writer
+from itemfold.serving.http.api.feedback_writer import FeedbackWriter
+from itemfold.serving.http.api.schemas import MAX_ID, MAX_K
+from itemfold.serving.http.monitoring.telemetry import Telemetry
 
 LIKED = {"event": "liked", "items": [12], "user": 5}
 
@@ -202,15 +202,15 @@ def test_slow_storage_stops_feedback_alone(recommender, tmp_path, monkeypatch):
         append(store, rows)
 
     monkeypatch.setattr(FileStore, "append", announced)
-    monkeypatch.setattr(feedback_module, "MAX_WAITING", 3)
-    monkeypatch.setattr(feedback_module, "WAIT_SECONDS", 600)
+    monkeypatch.setattr(feedback_writer, "MAX_WAITING", 3)
+    monkeypatch.setattr(feedback_writer, "WAIT_SECONDS", 600)
     with open_client(recommender, feedback=tmp_path) as client, ThreadPoolExecutor(1) as pool:
         with held(tmp_path):
             stuck = pool.submit(client.post, "/feedback", json=LIKED)
             assert entered.wait(60)
             for _ in range(5):
                 assert client.post("/recommend", json={"history": [12]}).status_code == 200
-            monkeypatch.setattr(feedback_module, "WAIT_SECONDS", 0.05)
+            monkeypatch.setattr(feedback_writer, "WAIT_SECONDS", 0.05)
             late = client.post("/feedback", json={**LIKED, "items": [1, 2]})
             full = client.post("/feedback", json={**LIKED, "items": [3]})
             for answer in (late, full):
@@ -224,7 +224,7 @@ def test_slow_storage_stops_feedback_alone(recommender, tmp_path, monkeypatch):
             assert not stuck.done()
         assert stuck.result(60).status_code == 200
         until(lambda: metrics(client, "itemfold_feedback_waiting")[()] == 0)
-        monkeypatch.setattr(feedback_module, "WAIT_SECONDS", 600)
+        monkeypatch.setattr(feedback_writer, "WAIT_SECONDS", 600)
         assert client.post("/feedback", json={**LIKED, "items": [4]}).status_code == 200
     # a request that got a 503 before its turn is withdrawn
     stored = [json.loads(line)["item_id"] for line in (tmp_path / "feedback.jsonl").open()]

@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 import itemfold as ir
 from itemfold.cli.app import app
 from itemfold.environment import EXTRAS, need_extra
-from itemfold.serving.http.schemas import RecommendRequest
-from itemfold.serving.http.server import listen
+from itemfold.serving.http.api.schemas import RecommendRequest
+from itemfold.serving.http.processes.serve import listen
 from itemfold.serving.title_search import TitleSearch, search_key
 from itemfold.training.fingerprint import fingerprint
 
@@ -174,7 +174,7 @@ def test_validation_stops_at_the_first_error():
 
 
 def test_explanations_have_a_limit(client, recommender, monkeypatch):
-    monkeypatch.setattr("itemfold.serving.http.routes.MAX_REASONS", 100)
+    monkeypatch.setattr("itemfold.serving.http.api.routes.MAX_REASONS", 100)
     row = int(recommender.run.train.sum(axis=1).argmax())
     user = recommender.run.user_ids.ids[row].item()
     for query, history in (({"history": list(range(21))}, 21), ({"user": user}, None)):

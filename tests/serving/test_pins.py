@@ -23,7 +23,7 @@ def test_an_extended_package_is_bounded_above(package):
 
 def test_every_package_that_is_subclassed_is_in_the_list():
     found = set()
-    for file in HTTP.glob("*.py"):
+    for file in HTTP.rglob("*.py"):
         text = file.read_text()
         imported = dict(re.findall(r"^from (\w+)[\w.]* import (\w+)$", text, re.MULTILINE))
         owners = {name: package for package, name in imported.items()}

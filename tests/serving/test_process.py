@@ -192,7 +192,7 @@ def is_closed(client: socket.socket) -> bool:
 
 def test_a_busy_service_rejects_work_on_open_connections_and_answers_probes(folder):
     full = "work_queue.WorkQueue.is_full = property(lambda self: True)"
-    constants = f"from itemfold.serving.http import work_queue; {full}"
+    constants = f"from itemfold.serving.http.admission import work_queue; {full}"
     with Service(folder, constants=constants) as service:
         client = connect(service)
         client.connect()
@@ -241,7 +241,7 @@ def test_batches_with_diversity_do_not_starve_single_requests(folder, recommende
 
 
 FULL = (
-    "from itemfold.serving.http import refusals, work_queue; "
+    "from itemfold.serving.http.admission import refusals, work_queue; "
     "work_queue.WorkQueue.is_full = property(lambda self: True)"
 )
 REFUSED = (

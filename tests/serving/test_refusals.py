@@ -2,8 +2,8 @@
 
 import asyncio
 
-from itemfold.serving.http import refusals
-from itemfold.serving.http.refusals import Refusals
+from itemfold.serving.http.admission import refusals
+from itemfold.serving.http.admission.refusals import Refusals
 
 
 class Recorder:

@@ -12,9 +12,9 @@ from served import DATA
 
 import itemfold as ir
 from itemfold.serving.http import ServedRuns, create_app
-from itemfold.serving.http.reload import Reloader
+from itemfold.serving.http.monitoring.telemetry import Telemetry
+from itemfold.serving.http.processes.reloader import Reloader
 from itemfold.serving.http.runs import run_folders
-from itemfold.serving.http.telemetry import Telemetry
 from itemfold.training.fingerprint import fingerprint
 
 

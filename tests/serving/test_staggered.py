@@ -3,8 +3,8 @@
 from pathlib import Path
 from types import SimpleNamespace
 
-from itemfold.serving.http.reload import Versions
-from itemfold.serving.http.staggered import StaggeredReload
+from itemfold.serving.http.processes.staggered import StaggeredReload
+from itemfold.serving.http.processes.versions import Versions
 
 
 class FakeWorker:

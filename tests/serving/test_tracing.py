@@ -6,7 +6,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 from served import open_client
 
 import itemfold as ir
-from itemfold.serving.http import ServiceSettings, settings, tracing
+from itemfold.serving.http import ServiceSettings, settings
+from itemfold.serving.http.monitoring import tracing
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 

@@ -10,7 +10,7 @@ from served import open_client
 
 import itemfold as ir
 from itemfold.serving.history import _relative_weights
-from itemfold.serving.http.schemas import MAX_ID
+from itemfold.serving.http.api.schemas import MAX_ID
 
 LONG = "x" * (MAX_ID + 1)
 

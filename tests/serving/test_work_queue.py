@@ -11,8 +11,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from itemfold.serving.http import ServedRuns, ServiceSettings, create_app
+from itemfold.serving.http.admission.work_queue import SINGLES_PER_SLICE, WorkQueue
 from itemfold.serving.http.limits import Limits
-from itemfold.serving.http.work_queue import PLACE, SINGLES_PER_SLICE, WorkQueue
+from itemfold.serving.http.scope import PLACE
 
 
 class Caller:
@@ -279,7 +280,7 @@ def test_a_batch_is_answered_in_slices_like_single_requests(recommender, monkeyp
         return await run_slice(self, request, work)
 
     monkeypatch.setattr(WorkQueue, "run_slice", counted)
-    monkeypatch.setattr("itemfold.serving.http.routes.SLICE_S", 1e-9)  # one user in each
+    monkeypatch.setattr("itemfold.serving.http.api.routes.SLICE_S", 1e-9)  # one user in each
     users = recommender.run.user_ids.ids.tolist()[:7]
     with open_client(recommender) as client:
         together = client.post("/recommend/batch", json={"users": users, "k": 3}).json()

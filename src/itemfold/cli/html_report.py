@@ -277,8 +277,7 @@ def _line(pick: Recommendation) -> str:
     text = escape(pick.title or str(pick.item))
     if pick.genres:
         text += f" <small>{escape(pick.genres.replace('|', ', '))}</small>"
-    if pick.reasons:
-        reason = pick.reasons[0]
+    if (reason := pick.main_reason) is not None:
         text += (
             f"<br><small>mainly because of {escape(reason.title or str(reason.item))} "
             f"({reason.share:+.3f} of {pick.score:.3f})</small>"

@@ -1,5 +1,7 @@
 """Softmax losses over the negatives of a list: softmax (InfoNCE), sampled softmax, BSL and PSL."""
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
@@ -148,7 +150,7 @@ def psl(
     neg, negatives = apply_mask(neg, neg_mask, "neg", 0.0)
     half = (neg[:, None, :] - pos[:, :, None]) / 2  # [B, P, N]
     if activation == "tanh":  # 1 + tanh d = 2 / (1 + e^{−2d})
-        log = torch.log(half.new_tensor(2.0)) + logsigmoid(2 * half)
+        log = math.log(2.0) + logsigmoid(2 * half)
     else:
         base = 1 + (torch.atan(half) if activation == "atan" else half)
         log = base.clamp(min=1e-30).log()

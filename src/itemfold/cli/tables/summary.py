@@ -13,6 +13,7 @@ from rich.text import Text
 from itemfold.cli.tables.formats import Cell, Figure, ResultTable, measured, on_terminal
 from itemfold.cli.tables.layout import add_row, counted, new_table, p_value
 from itemfold.cli.tables.parts import part_warning, parts_alone
+from itemfold.cli.tables.recommendations import is_shown
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.activity import stored_activity
 from itemfold.evaluation.compare import compare_runs
@@ -217,17 +218,19 @@ def example_list(run: Run) -> RenderableType:
     rows = typical_users(run)
     (row,), (user,) = rows.tolist(), run.user_ids.external(rows).tolist()
     names, others = history_names(run, row, SHOWN_HISTORY)
-    explains = run.model.explains
-    found = Recommender.from_run(run).recommend(user, k=LISTED, explain=explains)
+    found = Recommender.from_run(run).recommend(user, k=LISTED, explain=run.model.explains)
+    explains = any(pick.main_reason for pick in found)
     more = f" and {others} more" if others else ""
     columns = ["title"] * (run.titles is not None) + ["mostly because of"] * explains
     table = new_table("", "item", *columns, numbers=("",))
     for column in table.columns[2:]:  # one line an item
         column.no_wrap, column.overflow = True, "ellipsis"
     for rank, pick in enumerate(found, start=1):
-        reason = max(pick.reasons, key=lambda reason: reason.share, default=None)
+        reason = pick.main_reason
         because = "" if reason is None else str(reason.title or reason.item)
         cells = [pick.title] * (run.titles is not None) + [because] * explains
         add_row(table, str(rank), str(pick.item), *cells)
     head = f"The list of user {user}, who has {'; '.join(names)}{more}:"
+    if not explains and any(is_shown(pick.own, pick) for pick in found):
+        return Group(Text(""), Text(head), table, Text("popularity alone decides this list"))
     return Group(Text(""), Text(head), table)

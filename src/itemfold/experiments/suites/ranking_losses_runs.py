@@ -13,6 +13,7 @@ from rich.console import Console
 from itemfold.evaluation.rank_tests import RankTest, rank_test
 from itemfold.experiments.suites.options import Options
 from itemfold.experiments.suites.overrides import Entry
+from itemfold.experiments.suites.pool import Pool
 from itemfold.experiments.suites.ranking_losses import (
     METRIC,
     NOISE_OF,
@@ -27,7 +28,7 @@ from itemfold.experiments.suites.ranking_losses import (
     trial_rows,
     write_suite,
 )
-from itemfold.experiments.suites.reproduce import run_suite
+from itemfold.experiments.suites.reproduce import make_runs, store_tests
 from itemfold.experiments.suites.results import ResultTable, read_tables
 from itemfold.experiments.suites.store import read_store
 from itemfold.experiments.suites.suite import load_suite
@@ -49,35 +50,43 @@ class MeanRanks:
 
 
 def run_study(study: Study, options: Options, console: Console) -> MeanRanks | None:
-    """Run what is not done yet, data set by data set, and compare the losses over those done."""
-    started, done = time.monotonic(), []
+    """Run what is not done yet, and compare the losses over the data sets that have them all.
 
-    def run(name: str, rows: Sequence[Row], of: Study, data: str, **table: Any) -> bool:
-        """Run a suite on a data set; whether it is complete."""
-        if name in CURVES:
-            table |= dict(zip(("curve", "title"), CURVES[name], strict=True))
-        suite = load_suite(write_suite(options.home, name, of, rows, **table))
-        left = options.time_limit
-        if left is not None:
-            left = max(left - (time.monotonic() - started), 0.0)
-        entry = Entry.parse(data).key
-        own = replace(options, datasets=[entry], time_limit=left)
-        outcome = run_suite(suite, own, console)
-        console.print(f"{name}, {entry}: {outcome}", highlight=False, markup=False)
-        return not outcome.left and not outcome.absent
+    First the trials of a data set and the seeds of its best settings, one data set after the other,
+    then temperatures and false negatives. An interrupted study has complete data sets, and at most
+    one with some trials of all losses; the same call continues it. Paired tests come last.
+    """
+    started, done = time.monotonic(), dict[str, list[Row]]()
+    with Pool(options.jobs) as pool:
 
-    for data in study.data:
-        if not run(TRIALS_OF, trial_rows(study), study, data, seeds=1):
-            continue
-        done.append(data)
-        finished = replace(study, data=tuple(done))
-        rows = chosen_rows(finished, read_store(options.home).results(TRIALS_OF))
-        run(STUDY, rows, finished, data, cost=True)
-        run(TAU_OF, tau_rows(study, rows), finished, data)
-        run(NOISE_OF, noise_rows(study, rows), finished, data)
+        def run(name: str, rows: Sequence[Row], data: str, **table: Any) -> bool:
+            """Run a suite on a data set; whether it is complete."""
+            if name in CURVES:
+                table |= dict(zip(("curve", "title"), CURVES[name], strict=True))
+            of_data = replace(study, data=(data,))
+            suite = load_suite(write_suite(options.home, name, of_data, rows, **table))
+            left, entry = options.time_limit, Entry.parse(data).key
+            if left is not None:
+                left = max(left - (time.monotonic() - started), 0.0)
+            own = replace(
+                options, datasets=[entry], rows=[row["name"] for row in rows], time_limit=left
+            )
+            outcome = make_runs(suite, own, console, pool, reuse=True)
+            console.print(f"{name}, {entry}: {outcome}", highlight=False, markup=False)
+            return not outcome.left and not outcome.absent
+
+        for data in study.data:
+            if run(TRIALS_OF, trial_rows(study), data, seeds=1):
+                results = read_store(options.home).results(TRIALS_OF)
+                done[data] = chosen_rows(replace(study, data=(data,)), results)
+                run(STUDY, done[data], data, cost=True)
+        for data, rows in done.items():
+            run(TAU_OF, tau_rows(study, rows), data)
+            run(NOISE_OF, noise_rows(study, rows), data)
     if STUDY not in read_store(options.home).files:
         return None
     suite = load_suite(options.home / f"{STUDY}.toml")
+    store_tests(suite, [cell.entry.key for cell in suite.cells()], options, console)
     found = mean_ranks(read_tables(suite, read_store(options.home)))
     if found is not None:
         _show(found, console)

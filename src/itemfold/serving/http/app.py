@@ -3,46 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableSequence, Sequence
+from collections.abc import AsyncIterator, Mapping, MutableSequence
 from contextlib import asynccontextmanager, suppress
-from importlib.resources import files
 from pathlib import Path
 
-from fastapi import FastAPI, Request
-from fastapi.responses import Response
+from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from itemfold.data.feedback.store import open_store
-from itemfold.serving.http.access import HostCheck, KeyCheck, RateLimit
-from itemfold.serving.http.api_keys import ApiKeys
-from itemfold.serving.http.compression import accepts_gzip, pack
-from itemfold.serving.http.dashboard import Dashboard
-from itemfold.serving.http.errors import add_error_handlers
-from itemfold.serving.http.examples import with_known_ids
-from itemfold.serving.http.feedback import FeedbackWriter
-from itemfold.serving.http.metrics_port import MetricsPort
-from itemfold.serving.http.middleware import (
-    RUN_FINGERPRINT,
-    BodyLimit,
-    LoadShedding,
-    RequestObserver,
-)
-from itemfold.serving.http.reload import Reloader
-from itemfold.serving.http.routes import Api
+from itemfold.serving.http.access.api_keys import ApiKeys
+from itemfold.serving.http.access.hosts import HostCheck
+from itemfold.serving.http.access.key_check import KeyCheck
+from itemfold.serving.http.access.rate_limit import RateLimit
+from itemfold.serving.http.admission.body_limit import BodyLimit
+from itemfold.serving.http.admission.load_shedding import LoadShedding
+from itemfold.serving.http.admission.work_queue import WorkQueue
+from itemfold.serving.http.api.errors import add_error_handlers
+from itemfold.serving.http.api.examples import with_known_ids
+from itemfold.serving.http.api.feedback_writer import FeedbackWriter
+from itemfold.serving.http.api.routes import Api
+from itemfold.serving.http.dashboard.routes import Dashboard
+from itemfold.serving.http.monitoring.metrics_port import MetricsPort
+from itemfold.serving.http.monitoring.observer import RUN_FINGERPRINT, RequestObserver
+from itemfold.serving.http.monitoring.telemetry import Telemetry
+from itemfold.serving.http.page_routes import add_page
+from itemfold.serving.http.processes.reloader import Reloader
 from itemfold.serving.http.runs import ServedRuns
 from itemfold.serving.http.settings import ServiceSettings
-from itemfold.serving.http.telemetry import Telemetry
-from itemfold.serving.http.work_queue import WorkQueue
-
-MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
-PAGES = {"index.html": "/", "dashboard.html": "/dashboard"}
-PAGE_HEADERS = {
-    "Referrer-Policy": "no-referrer",  # the URL of the page holds ids
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-cache",
-}
 
 
 def create_app(
@@ -84,7 +72,7 @@ def create_app(
         feedback = FeedbackWriter(store, telemetry, settings.feedback_days)
     tracing = None
     if settings.otel:
-        from itemfold.serving.http.tracing import Tracing, otlp_exporter
+        from itemfold.serving.http.monitoring.tracing import Tracing, otlp_exporter
 
         tracing = Tracing(otlp_exporter())
 
@@ -122,7 +110,7 @@ def create_app(
     app.include_router(Dashboard(runs, telemetry, read).router(), prefix="/v1")
     describe = app.openapi
     app.openapi = lambda: with_known_ids(describe(), next(iter(runs)))  # type: ignore[method-assign]
-    _add_page(app, settings.image_hosts)
+    add_page(app, settings.image_hosts)
     add_error_handlers(app)
     for run in runs:
         telemetry.describe_run(run)
@@ -164,29 +152,3 @@ def _add_middleware(
     if settings.metrics_port is not None:
         app.add_middleware(MetricsPort, telemetry=state.telemetry, port=settings.metrics_port)
     app.add_middleware(HostCheck, names=settings.allowed_hosts)
-
-
-def _add_page(app: FastAPI, image_hosts: Sequence[str]) -> None:
-    """Add a route for each file of the page; only images may come from other hosts."""
-    images = " ".join(["data:", *image_hosts])
-    policy = f"default-src 'self'; img-src {images}; frame-ancestors 'none'; base-uri 'none'; "
-    policy += "form-action 'self'"
-    headers = {"Content-Security-Policy": policy, **PAGE_HEADERS}
-
-    def endpoint(content: bytes, media_type: str) -> Callable[[Request], Awaitable[Response]]:
-        tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-        packed = {gzip: pack([content], gzip=gzip) for gzip in (False, True)}
-
-        async def send(request: Request) -> Response:
-            body, encoding = packed[accepts_gzip(request.headers)]
-            tagged = {**headers, **encoding, "ETag": tag}
-            if tag in request.headers.get("if-none-match", ""):
-                return Response(status_code=304, headers=tagged)
-            return Response(body, media_type=media_type, headers=tagged)
-
-        return send
-
-    for file in files("itemfold.serving.http").joinpath("page").iterdir():
-        path = PAGES.get(file.name, f"/page/{file.name}")
-        media_type = MEDIA_TYPES[file.name[file.name.rfind(".") :]]
-        app.add_api_route(path, endpoint(file.read_bytes(), media_type), include_in_schema=False)

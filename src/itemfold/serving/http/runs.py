@@ -14,7 +14,7 @@ import numpy as np
 
 from itemfold.errors import ItemfoldError, UnknownIdError
 from itemfold.serving.history import trained_history
-from itemfold.serving.http.schemas import Answer, Item
+from itemfold.serving.http.api.schemas import Answer, Item
 from itemfold.serving.recommender import Recommender
 from itemfold.serving.title_search import TitleSearch
 from itemfold.training.fingerprint import fingerprint

@@ -10,7 +10,7 @@ from pathlib import Path
 from itemfold.data.items.item_table import read_item_table
 from itemfold.environment import need_packages
 from itemfold.errors import ItemfoldError
-from itemfold.serving.http.api_keys import MAX_KEYS, check_key, read_keys
+from itemfold.serving.http.access.api_keys import MAX_KEYS, check_key, read_keys
 from itemfold.serving.http.limits import Limits
 from itemfold.serving.recommender import Recommender
 from itemfold.validation import positive, positive_integer

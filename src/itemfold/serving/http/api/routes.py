@@ -15,13 +15,12 @@ from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 
 from itemfold.errors import ItemfoldError
-from itemfold.serving.http.access import charge
-from itemfold.serving.http.compression import accepts_gzip, pack
-from itemfold.serving.http.errors import FEEDBACK_RESPONSES, RESPONSES
-from itemfold.serving.http.feedback import FeedbackWriter
-from itemfold.serving.http.middleware import RUN_FINGERPRINT
-from itemfold.serving.http.runs import ServedRun, ServedRuns
-from itemfold.serving.http.schemas import (
+from itemfold.serving.http.access.key_check import charge
+from itemfold.serving.http.admission.work_queue import WorkQueue
+from itemfold.serving.http.api.compression import accepts_gzip, pack
+from itemfold.serving.http.api.errors import FEEDBACK_RESPONSES, RESPONSES
+from itemfold.serving.http.api.feedback_writer import FeedbackWriter
+from itemfold.serving.http.api.schemas import (
     MAX_BATCH_ITEMS,
     MAX_ID,
     MAX_K,
@@ -37,8 +36,10 @@ from itemfold.serving.http.schemas import (
     Status,
     Stored,
 )
-from itemfold.serving.http.telemetry import Telemetry
-from itemfold.serving.http.work_queue import WorkQueue
+from itemfold.serving.http.monitoring.observer import RUN_FINGERPRINT
+from itemfold.serving.http.monitoring.telemetry import Telemetry
+from itemfold.serving.http.runs import ServedRun, ServedRuns
+from itemfold.serving.http.scope import LOG
 from itemfold.serving.recommendations import Recommendation
 
 SLICE_S = 0.004  # work on a batch before other requests have their turn
@@ -283,7 +284,7 @@ class Api:
     ) -> ServedRun:
         """The run of a request; its name goes into the log line, its fingerprint into a header."""
         run = self.runs.choose(name, assignment_key)
-        request.scope["log"] = {"run": run.name, "run_fingerprint": run.fingerprint}
+        request.scope[LOG] = {"run": run.name, "run_fingerprint": run.fingerprint}
         return run
 
 

@@ -12,17 +12,17 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from itemfold.data.feedback.store import FeedbackStore, StoreError
-from itemfold.serving.http.errors import RESPONSES
-from itemfold.serving.http.feedback_stats import (
+from itemfold.serving.http.api.errors import RESPONSES
+from itemfold.serving.http.dashboard.feedback_stats import (
     Estimate,
     Version,
     VersionFeedback,
     difference,
     tally,
 )
-from itemfold.serving.http.request_stats import RequestStats
+from itemfold.serving.http.dashboard.request_stats import RequestStats
+from itemfold.serving.http.monitoring.telemetry import Telemetry
 from itemfold.serving.http.runs import ServedRun, ServedRuns
-from itemfold.serving.http.telemetry import Telemetry
 
 DAY = 86_400.0
 MAX_EVENTS = 400_000  # the newest: two seconds of reading

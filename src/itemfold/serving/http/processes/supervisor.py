@@ -22,12 +22,12 @@ from typing import Any
 
 from itemfold.errors import ItemfoldError
 from itemfold.extensions import load_extensions
-from itemfold.serving.http.access_log import log, set_up_logging
-from itemfold.serving.http.reload import EVERY_SECONDS, Versions
-from itemfold.serving.http.server import BACKLOG, WorkerTask
-from itemfold.serving.http.staggered import StaggeredReload
-from itemfold.serving.http.telemetry import MULTIPROCESS_DIR
-from itemfold.serving.http.worker_link import LATE_S, Worker, WorkerLink, new_beat
+from itemfold.serving.http.monitoring.log import log, set_up_logging
+from itemfold.serving.http.monitoring.telemetry import MULTIPROCESS_DIR
+from itemfold.serving.http.processes.staggered import StaggeredReload
+from itemfold.serving.http.processes.versions import POLL_S, Versions
+from itemfold.serving.http.processes.worker import BACKLOG, WorkerTask
+from itemfold.serving.http.processes.worker_link import LATE_S, Worker, WorkerLink, new_beat
 
 CONTEXT = multiprocessing.get_context("spawn")  # a process that has loaded torch should not fork
 DRAIN_S = 0.5  # connections are still accepted after the signal to stop
@@ -164,7 +164,7 @@ class _Supervisor:
             self.reload.add(self.versions.rollback())
         now = time.monotonic()
         if self.reload_all or now >= self.poll_at:
-            at_once, self.reload_all, self.poll_at = self.reload_all, False, now + EVERY_SECONDS
+            at_once, self.reload_all, self.poll_at = self.reload_all, False, now + POLL_S
             self.reload.add(self.versions.poll(at_once=at_once))
         self.reload.step(self.workers)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from itemfold.serving.http.errors import error_response
-from itemfold.serving.http.telemetry import Telemetry
+from itemfold.serving.http.api.errors import error_response
+from itemfold.serving.http.monitoring.telemetry import Telemetry
 
 METRICS = ("/metrics", "/v1/metrics")
 

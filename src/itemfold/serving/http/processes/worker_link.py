@@ -13,7 +13,8 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
-from itemfold.serving.http.reload import Order, Reloader
+from itemfold.serving.http.processes.reloader import Reloader
+from itemfold.serving.http.processes.versions import Order
 
 BEAT_S = 0.5  # between two signs of life
 LATE_S = 3.0  # without one, a worker gets no new connections while others can take them

@@ -1,4 +1,4 @@
-"""ASGI middleware: metrics and logs of every request, load shedding, and limits on bodies."""
+"""Metrics, log lines and spans of every request."""
 
 from __future__ import annotations
 
@@ -14,21 +14,18 @@ from typing import TYPE_CHECKING, Any
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from itemfold.serving.http.access import KEY_CLASS, is_keyless
-from itemfold.serving.http.access_log import log
-from itemfold.serving.http.api_keys import NO_KEY
-from itemfold.serving.http.errors import BODIES, error_response, route_path
-from itemfold.serving.http.limits import Limits
-from itemfold.serving.http.telemetry import Telemetry
-from itemfold.serving.http.work_queue import CLIENT_GONE, PLACE, WorkQueue, busy
+from itemfold.serving.http.access.api_keys import NO_KEY
+from itemfold.serving.http.admission.work_queue import WorkQueue
+from itemfold.serving.http.api.errors import error_response, route_path
+from itemfold.serving.http.monitoring.log import log
+from itemfold.serving.http.monitoring.telemetry import Telemetry
+from itemfold.serving.http.scope import KEY_CLASS, LOG, PLACE, UNREAD, UPLOAD_S
 
 if TYPE_CHECKING:  # its packages may be missing
-    from itemfold.serving.http.tracing import Tracing
+    from itemfold.serving.http.monitoring.tracing import Tracing
 
 RUN_FINGERPRINT = "X-Run-Fingerprint"
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-UNQUEUED = ("/about", "/metrics", "/stats", "/openapi.json")  # answered even if the queue is full
-UNREAD = "unread_body"  # in the scope of a request whose body would take long to read
 SAFE_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
 
@@ -75,7 +72,7 @@ class RequestObserver:
 
     def _record(self, exchange: _Exchange) -> None:
         scope, path = exchange.scope, route_path(exchange.scope)
-        total, upload = time.perf_counter() - exchange.started, scope.get("upload_seconds", 0.0)
+        total, upload = time.perf_counter() - exchange.started, scope.get(UPLOAD_S, 0.0)
         seconds, key = max(0.0, total - upload), scope.get(KEY_CLASS, NO_KEY)
         self.telemetry.answers.labels(path, exchange.status, key).inc()
         self.telemetry.seconds.labels(path).observe(seconds)
@@ -91,7 +88,7 @@ class RequestObserver:
             "ms": round(1e3 * seconds, 2),
             "upload_ms": round(1e3 * upload, 2),
             "bytes": exchange.size,
-            **scope.get("log", {}),
+            **scope.get(LOG, {}),
         }
         if self.access_log:
             log(logging.INFO, "request", **fields)
@@ -120,7 +117,7 @@ class _Exchange:
             headers["X-Request-ID"] = self.request_id
             for name, value in SAFE_HEADERS.items():
                 headers.setdefault(name, value)
-            if found := self.scope.get("log", {}).get("run_fingerprint"):
+            if found := self.scope.get(LOG, {}).get("run_fingerprint"):
                 headers[RUN_FINGERPRINT] = found
             if self._stopping.is_set() or self.scope.get(UNREAD):
                 headers["Connection"] = "close"
@@ -138,91 +135,3 @@ class _Exchange:
 
         if not self.has_begun:
             await error_response(status, text)(dict(self.scope), receive, self.send)
-
-
-class LoadShedding:
-    """Answer 503 before a body is read, if the queue is full and the request has no place in it."""
-
-    def __init__(self, app: ASGIApp, queue: WorkQueue) -> None:
-        self.app, self.queue = app, queue
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle an ASGI connection."""
-        app = self.app
-        if scope["type"] == "http" and PLACE not in scope and self.queue.is_full:
-            path = scope["path"]
-            if not is_keyless(path) and path.removeprefix("/v1") not in UNQUEUED:
-                app = error_response(503, busy().detail, busy().headers)
-        await app(scope, receive, send)
-
-
-class BodyLimit:
-    """Read each body before its request is handled: 413 if it is too large, 408 if too slow.
-
-    Only the paths that need a body get one. The time of the upload goes into
-    ``scope["upload_seconds"]``.
-    """
-
-    def __init__(self, app: ASGIApp, limits: Limits) -> None:
-        self.app, self.limits = app, limits
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle an ASGI connection."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        if scope["method"] != "POST" or scope["path"].removeprefix("/v1") not in BODIES:
-            await self.app(scope, _replay(b"", receive), send)
-            return
-        started, close, most = time.perf_counter(), {"Connection": "close"}, self.limits.max_body
-        too_large = error_response(413, f"a request body must have at most {most:,} bytes", close)
-        if _announced(scope) > most:
-            await too_large(scope, receive, send)
-            return
-        try:
-            body = await asyncio.wait_for(_read_body(receive, most), self.limits.body_s)
-        except TimeoutError:
-            text = f"a request body must arrive within {self.limits.body_s:g} s"
-            await error_response(408, text, close)(scope, receive, send)
-            return
-        finally:
-            scope["upload_seconds"] = time.perf_counter() - started
-        if body is None:
-            await error_response(CLIENT_GONE, "client disconnected")(scope, receive, send)
-        elif len(body) > most:
-            await too_large(scope, receive, send)
-        else:
-            await self.app(scope, _replay(body, receive), send)
-
-
-def _announced(scope: Scope) -> int:
-    """The length of the body by its header, 0 if there is none."""
-    length = Headers(scope=scope).get("content-length", "")
-    return int(length) if re.fullmatch("[0-9]{1,18}", length) else 0
-
-
-async def _read_body(receive: Receive, most: int) -> bytes | None:
-    """The body, cut off soon after `most` bytes; None if the client disconnects."""
-    parts: list[bytes] = []
-    size, more = 0, True
-    while more and size <= most:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        parts.append(message.get("body", b""))
-        size, more = size + len(parts[-1]), message.get("more_body", False)
-    return b"".join(parts)
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """A channel that yields the body first, then what the client sends next."""
-    given = False
-
-    async def next_message() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return next_message

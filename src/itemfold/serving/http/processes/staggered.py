@@ -6,9 +6,9 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 
-from itemfold.serving.http.access_log import log
-from itemfold.serving.http.reload import Order, Versions
-from itemfold.serving.http.worker_link import Worker
+from itemfold.serving.http.monitoring.log import log
+from itemfold.serving.http.processes.versions import Order, Versions
+from itemfold.serving.http.processes.worker_link import Worker
 
 
 class StaggeredReload:

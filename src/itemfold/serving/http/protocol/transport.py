@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from itemfold.serving.http.refusals import Pace
+from itemfold.serving.http.admission.pace import Pace
 
 LINGER_S = 2.0  # longest wait for a client to read its answer and close
 DROP_PAUSE_S = 0.05  # between two reads of what a client sends after its answer

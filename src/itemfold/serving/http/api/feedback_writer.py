@@ -14,8 +14,8 @@ from typing import NamedTuple
 from starlette.exceptions import HTTPException
 
 from itemfold.data.feedback.store import FeedbackStore, Row, StoreError, StoreFullError
-from itemfold.serving.http.access_log import log
-from itemfold.serving.http.telemetry import Telemetry
+from itemfold.serving.http.monitoring.log import log
+from itemfold.serving.http.monitoring.telemetry import Telemetry
 
 MAX_WAITING = 5_000  # events per worker that are accepted but not yet written
 WAIT_SECONDS = 5.0  # how long a request waits until its events are written

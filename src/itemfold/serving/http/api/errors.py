@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from itemfold.errors import ItemfoldError, UnknownIdError
-from itemfold.serving.http.schemas import BatchRequest, Error, FeedbackRequest, RecommendRequest
+from itemfold.serving.http.api.schemas import BatchRequest, Error, FeedbackRequest, RecommendRequest
 
 BODIES: dict[str, type[RecommendRequest | BatchRequest | FeedbackRequest]] = {
     "/recommend": RecommendRequest,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from itemfold.errors import ItemfoldError
-from itemfold.serving.http.access_log import log
+from itemfold.serving.http.monitoring.log import log
 
 MIN_KEY = 16  # characters: shorter keys can be guessed
 MAX_KEYS = 1000  # every request is compared with all of them

@@ -1,4 +1,4 @@
-"""The server process: open the socket first, so that a taken port is reported at once."""
+"""One process of the service: load the runs, then answer."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, MutableSequence, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from collections.abc import Callable, MutableSequence, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,90 +16,17 @@ from typing import Any
 import torch
 import uvicorn
 
-from itemfold.errors import ItemfoldError
-from itemfold.serving.http.access_log import set_up_logging
 from itemfold.serving.http.app import create_app
-from itemfold.serving.http.connection import (
-    ConnectionPool,
-    LimitedConnection,
-    connection_limit,
-)
-from itemfold.serving.http.runs import ServedRuns, check_split, run_folders
-from itemfold.serving.http.settings import ServiceSettings, check_exposed
-from itemfold.serving.http.worker_link import WorkerLink
-from itemfold.threads import usable_cpus
-from itemfold.validation import positive_integer
+from itemfold.serving.http.monitoring.log import set_up_logging
+from itemfold.serving.http.processes.worker_link import WorkerLink
+from itemfold.serving.http.protocol.connection import LimitedConnection
+from itemfold.serving.http.protocol.connection_pool import ConnectionPool, connection_limit
+from itemfold.serving.http.runs import ServedRuns
+from itemfold.serving.http.settings import ServiceSettings
 
 BACKLOG = 4096  # connections that the system queues: beyond it, clients wait for seconds
 ACCEPT_BATCH = 16  # connections accepted at a time: fewer than there are spare files
-LINGER_SECONDS = 1.0  # longest wait for new connections to end, and then for open ones to close
-MAX_WORKERS = 4  # default limit: each worker has the runs in memory
-
-
-def serve(
-    runs: Sequence[str],
-    *,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    device: str = "cpu",
-    split: Mapping[str, float] | None = None,
-    workers: int | None = None,
-    insecure: bool = False,
-    settings: ServiceSettings | None = None,
-    when_ready: Callable[[str], object] | None = None,
-) -> None:
-    """Serve over HTTP until Ctrl-C or SIGTERM; requests in progress are completed.
-
-    Args:
-        runs: Run folders, or NAME=FOLDER; the first is the default of requests.
-        host: Address to listen on.
-        port: Port to listen on; 0: any free port.
-        device: "cpu", "cuda" or "auto".
-        split: Traffic weight of each run name.
-        workers: Worker processes; default: one per CPU, four at most.
-        insecure: Listen on a public address without an API key.
-        settings: API keys, limits and other settings.
-        when_ready: Called with the URL once the service answers.
-
-    Raises:
-        ItemfoldError: A run cannot be loaded, the address is taken, or a setting is invalid.
-    """
-    folders, settings = run_folders(runs), settings or ServiceSettings()
-    weights = check_split(split or {}, list(folders))
-    check_exposed(host, settings, insecure=insecure)
-    cpus = usable_cpus()
-    usual = min(cpus, MAX_WORKERS) if hasattr(socket, "send_fds") else 1
-    n_workers = usual if workers is None else positive_integer("workers", workers)
-    settings = replace(
-        settings,
-        threads=max(1, cpus // n_workers),
-        allowed_hosts=(*settings.allowed_hosts, host),
-    )
-    with ExitStack() as stack:
-        listeners = [stack.enter_context(listen(host, port))]
-        url = _url(host, listeners[0])
-        if settings.metrics_port is not None:
-            listeners.append(stack.enter_context(listen(host, settings.metrics_port)))
-            settings = replace(settings, metrics_port=listeners[1].getsockname()[1])
-
-        def ready() -> None:
-            print(f"itemfold is serving at {url} (stop with Ctrl-C)", flush=True)
-            for listener in listeners[1:]:
-                print(f"metrics are at {_url(host, listener)}/metrics", flush=True)
-            if when_ready is not None:
-                when_ready(url)
-
-        task = WorkerTask(folders, weights, device, settings)
-        if n_workers == 1:
-            task.run(listeners, None, ready)
-        else:
-            from itemfold.serving.http.workers import supervise
-
-            supervise(task, listeners, n_workers, ready)
-
-
-def _url(host: str, listener: socket.socket) -> str:
-    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+DRAIN_STEP_S = 1.0  # longest wait for new connections to end, and then for open ones to close
 
 
 @dataclass(frozen=True)
@@ -204,7 +130,7 @@ class DrainingServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def _wait_while(self, condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + LINGER_SECONDS
+        end = time.monotonic() + DRAIN_STEP_S
         while condition() and time.monotonic() < end and not self.force_exit:
             await asyncio.sleep(0.02)
 
@@ -237,25 +163,3 @@ class DrainingServer(uvicorn.Server):
         task = loop.create_task(loop.connect_accepted_socket(protocol, connection))
         self._arriving.add(task)
         task.add_done_callback(self._arriving.discard)
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A socket bound to this address; port 0 takes a free one."""
-    if not 0 <= port < 2**16:
-        raise ItemfoldError(f"'port' must be between 0 and 65535, got {port}")
-    sock = None
-    try:
-        # TCP is named because asyncio sets TCP_NODELAY only then
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
-        family, kind, protocol, _, address = found[0]
-        sock = socket.socket(family, kind, protocol)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(address)
-    except (OSError, UnicodeError) as error:  # the latter for an invalid host name
-        if sock is not None:
-            sock.close()
-        why = getattr(error, "strerror", None) or "not a valid host name"
-        raise ItemfoldError(
-            f"cannot listen on {host}:{port} ({why}): choose another --host or --port"
-        ) from error
-    return sock

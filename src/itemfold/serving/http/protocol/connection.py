@@ -7,7 +7,6 @@ it does not read is given up after a while.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from typing import Any
 
@@ -15,48 +14,21 @@ import h11
 from starlette.types import Receive
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from itemfold.serving.http.access import HOLD
-from itemfold.serving.http.api_keys import NO_KEY
-from itemfold.serving.http.http_parser import BoundedParser
-from itemfold.serving.http.limits import Limits
-from itemfold.serving.http.middleware import UNREAD
-from itemfold.serving.http.refusals import (
-    MAX_BUSY_DELAY_S,
-    MAX_REJECTION_DELAY_S,
-    Pace,
-    Refusals,
-)
-from itemfold.serving.http.telemetry import Telemetry
-from itemfold.serving.http.transport import DROPS_PER_SECOND, LINGER_S, LingeringTransport
-from itemfold.serving.http.work_queue import (
-    PLACE,
-    RETRY_SECONDS,
-    WorkQueue,
-    busy,
-    until_disconnected,
-)
+from itemfold.serving.http.access.api_keys import NO_KEY
+from itemfold.serving.http.admission.refusals import MAX_BUSY_DELAY_S
+from itemfold.serving.http.admission.work_queue import WorkQueue, until_disconnected
+from itemfold.serving.http.monitoring.telemetry import Telemetry
+from itemfold.serving.http.protocol.connection_pool import ConnectionPool
+from itemfold.serving.http.protocol.parser import BoundedParser
+from itemfold.serving.http.protocol.raw_responses import BUSY, TOO_MANY, raw_response
+from itemfold.serving.http.protocol.transport import LingeringTransport
+from itemfold.serving.http.scope import HOLD, PLACE, UNREAD
 
 SMALL_BODY = 2**16  # bytes: a smaller one is read to its end although nobody needs it
 MIN_READ = 2**16  # bytes of an answer that a client must read within `Limits.read_s`
-SPARE_FILES = 64  # open files that are not connections
 SINGLE = re.compile(rb"POST (?:/v1)?/recommend[ ?]")
 LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d{1,9})\r")
 REASONS = {400: "Bad Request", 413: "Content Too Large", 431: "Request Header Fields Too Large"}
-
-
-def _response(status: str, sentence: str, *headers: str) -> bytes:
-    """A complete response with an error."""
-    body = json.dumps({"error": sentence}, separators=(",", ":"))
-    lines = [f"HTTP/1.1 {status}", "Content-Type: application/json", "Cache-Control: no-store"]
-    lines += ["X-Content-Type-Options: nosniff", f"Content-Length: {len(body)}", *headers, "", body]
-    return "\r\n".join(lines).encode()
-
-
-UNAVAILABLE, RETRY = "503 Service Unavailable", f"Retry-After: {RETRY_SECONDS}"
-BUSY = _response(UNAVAILABLE, busy().detail, RETRY)
-TOO_MANY = _response(
-    UNAVAILABLE, "too many connections: try again later", RETRY, "Connection: close"
-)
 
 
 def is_whole_post(data: bytes) -> bool:
@@ -72,49 +44,6 @@ def is_whole_post(data: bytes) -> bool:
     end = data.find(b"\r\n\r\n")
     length = LENGTH.search(data, 0, end + 2) if end >= 0 else None
     return length is not None and int(length[1]) == len(data) - end - 4
-
-
-class ConnectionPool:
-    """What the connections of a worker share.
-
-    Attributes:
-        limits: The limits of the service.
-        idle: Connections without a complete request, the oldest first: the first to go if there
-            are too many connections, so that clients which never finish cannot lock others out.
-        unsent: Connections whose clients do not read, the oldest first.
-        refusals: Requests that wait for their 503.
-        pace: The pace of answers to clients without a valid key, or beyond their rate limit.
-        drops: The pace of reads of what clients send after their answer.
-    """
-
-    def __init__(self, limits: Limits, max_connections: int) -> None:
-        self.limits, self.max_connections = limits, max_connections
-        self.idle: dict[LimitedConnection, None] = {}
-        self.unsent: dict[LimitedConnection, None] = {}
-        self.refusals = Refusals()
-        self.pace = Pace(limits.max_rejected, MAX_REJECTION_DELAY_S)
-        self.drops = Pace(DROPS_PER_SECOND, LINGER_S)
-
-    def make_room(self, connections: int) -> bool:
-        """Close the oldest idle connection if there are too many; return False if none is idle."""
-        if connections > self.max_connections:
-            if not self.idle:
-                return False
-            self._abort(self.idle)
-        return True
-
-    def bound_unsent(self) -> None:
-        """Give up the oldest unread answers if all together take too much memory."""
-        sizes = {c: c.transport.get_write_buffer_size() for c in self.unsent}
-        total = sum(sizes.values())
-        while total > self.limits.max_unsent and len(self.unsent) > 1:
-            total -= sizes[self._abort(self.unsent)]
-
-    def _abort(self, connections: dict[LimitedConnection, None]) -> LimitedConnection:
-        oldest = next(iter(connections))
-        del connections[oldest]
-        oldest.transport.abort()
-        return oldest
 
 
 class LimitedConnection(H11Protocol):
@@ -222,7 +151,7 @@ class LimitedConnection(H11Protocol):
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # nothing was answered yet
             self.telemetry.answers.labels("malformed", status, NO_KEY).inc()
             reason = f"{status} {REASONS[status]}"
-            self.transport.write(_response(reason, sentence, "Connection: close"))
+            self.transport.write(raw_response(reason, sentence, "Connection: close"))
         if not self._is_idle():
             self.cycle.disconnected = True  # its answer would come second
             self.cycle.message_event.set()
@@ -357,17 +286,3 @@ class LimitedConnection(H11Protocol):
         if self._read_timer is not None:
             self._read_timer.cancel()
             self._read_timer = None
-
-
-def connection_limit(most: int) -> int:
-    """Connections per worker: as many as the limit on open files allows, `most` at most."""
-    try:
-        import resource
-    except ImportError:  # not available on this system
-        return min(512, most)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:  # the usual soft limit is low
-        wanted = most + SPARE_FILES
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return max(8, min(most, soft - SPARE_FILES))

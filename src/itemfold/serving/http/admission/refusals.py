@@ -8,7 +8,6 @@ from typing import Protocol
 
 MIN_BUSY_DELAY_S, MAX_BUSY_DELAY_S = 0.1, 1.0  # before a 503: some clients retry at once
 BUSY_PER_SECOND = 500  # more refusals would take the time of requests that are answered
-MAX_REJECTION_DELAY_S = 10.0  # before a 401 or a 429
 TICK_S = 0.02  # between two rounds of answers: one timer serves all connections
 
 
@@ -46,31 +45,3 @@ class Refusals:
         while self._waiting and self._waiting[0][0] <= now:
             self._waiting.popleft()[1].send_busy()
         self._timer = loop.call_later(TICK_S, self._send_due, loop) if self._waiting else None
-
-
-class Pace:
-    """The pace of answers such as 401, after a second's worth of them at once.
-
-    Clients that come again at once would otherwise take all of the event loop.
-
-    Args:
-        per_second: Answers a second.
-        most_s: Longest delay.
-
-    Examples:
-        >>> pace = Pace(2, 1.5)
-        >>> [pace.delay(100.0) for _ in range(6)]
-        [0.0, 0.0, 0.5, 1.0, 1.5, 1.5]
-        >>> pace.delay(103.0)
-        0.0
-    """
-
-    def __init__(self, per_second: float, most_s: float) -> None:
-        self.per_second, self.most_s = per_second, most_s
-        self._next = 0.0
-
-    def delay(self, now: float) -> float:
-        """Seconds until the next answer may be sent."""
-        earliest = max(self._next, now - 1 + 1 / self.per_second)
-        self._next = min(earliest, now + self.most_s) + 1 / self.per_second
-        return min(self.most_s, max(0.0, earliest - now))

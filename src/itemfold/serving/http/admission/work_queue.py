@@ -16,11 +16,11 @@ from starlette.requests import Request
 from starlette.types import Receive
 
 from itemfold.serving.http.limits import Limits
+from itemfold.serving.http.scope import PLACE
 
 RETRY_SECONDS = 1  # Retry-After of a busy service
 CLIENT_GONE = 499  # nginx's status for a closed connection, seen in logs and metrics only
 SINGLES_PER_SLICE = 4  # single requests in a row while a slice of a batch waits
-PLACE = "has_place"  # in the scope of a request that was admitted when it arrived
 T = TypeVar("T")
 Job = tuple[Future[Any], Callable[[], Any]]
 

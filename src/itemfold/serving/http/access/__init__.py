@@ -1,0 +1,1 @@
+"""Who may ask: host names, API keys and rate limits."""

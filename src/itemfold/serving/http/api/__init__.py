@@ -1,0 +1,1 @@
+"""The routes, their schemas and errors."""

@@ -1,0 +1,1 @@
+"""The numbers of the operator's dashboard."""
