@@ -187,7 +187,9 @@ def test_an_item_that_adds_nothing_to_a_score_is_no_reason(weights, explained, t
     linear = ir.models.EASE(l2=5.0)
     run = ir.train(split, ir.models.Hybrid(gnn=None, linear=linear, blend=[[0, *weights]]))
     run.save(tmp_path / "r")
-    assert ("because of" in shown(example_list(run))) == explained
+    text = shown(example_list(run))
+    assert ("because of" in text) == explained
+    assert ("popularity alone decides this list" in text) == (not explained)
     user = run.user_ids.ids.tolist()[0]
     told = call("recommend", tmp_path / "r", "--user", user, "--explain").stdout
     assert "own" in told

@@ -76,15 +76,12 @@ class Recommendation:
     is_new: bool = False
     like: tuple[Likeness, ...] = ()
 
-    def counts(self, share: float) -> bool:
-        """Whether a contribution to the score is large enough to be named."""
-        return abs(share) > NEGLIGIBLE * abs(self.score)
-
     @property
     def main_reason(self) -> Reason | None:
         """The history item that adds most to the score; None if none adds to it."""
         reason = max(self.reasons, key=lambda reason: reason.share, default=None)
-        return reason if reason and reason.share > 0 and self.counts(reason.share) else None
+        has_effect = reason is not None and reason.share > NEGLIGIBLE * abs(self.score)
+        return reason if has_effect else None
 
     def __repr__(self) -> str:
         title = f", {self.title!r}" if self.title else ""

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from itemfold.cli.tables.layout import add_row, new_table
 from itemfold.serving.recommendations import (
+    NEGLIGIBLE,
     NOTHING,
     Recommendation,
     Recommendations,
@@ -40,7 +41,7 @@ def recommendations(found: Recommendations) -> RenderableType:
         parts.append(Text(unknown_ids(found.unknown), style="yellow"))
     if any(pick.reasons for pick in found):
         legend = "each number is the exact contribution of a history item to the score"
-        if any(pick.counts(pick.own or 0.0) for pick in found):
+        if any(is_shown(pick.own, pick) for pick in found):
             legend += "; 'own' is that of the user's trained vector and the item's popularity"
         parts.append(Text(legend, style="dim"))
     for pick in (pick for pick in found if pick.is_new):
@@ -54,17 +55,22 @@ def because(pick: Recommendation, *, lines: bool) -> str:
 
     With ``lines`` each reason has a line of its own, as titles are long.
     """
-    reasons = [reason for reason in pick.reasons if pick.counts(reason.share)]
+    reasons = [reason for reason in pick.reasons if is_shown(reason.share, pick)]
     most = SHOWN_REASONS + (len(reasons) == SHOWN_REASONS + 1)  # one more is named as well
     parts = [(reason.share, str(reason.title or reason.item)) for reason in reasons[:most]]
     if others := reasons[most:]:
         parts.append((sum(reason.share for reason in others), f"{len(others)} others"))
-    if pick.counts(pick.own or 0.0):
+    if is_shown(pick.own, pick):
         parts.append((pick.own or 0.0, "own"))
     shares = [f"{share:+.3f}" for share, _ in parts]
     width = max(map(len, shares), default=0) if lines else 0
     shown = [f"{share:>{width}} {name}" for share, (_, name) in zip(shares, parts, strict=True)]
     return ("\n" if lines else ", ").join(shown)
+
+
+def is_shown(share: float | None, pick: Recommendation) -> bool:
+    """Whether a contribution to a score is more than nothing."""
+    return share is not None and abs(share) > NEGLIGIBLE * abs(pick.score)
 
 
 def written(line: str, unknown: Sequence[Any], run: Run) -> RenderableType:

@@ -13,6 +13,7 @@ from rich.text import Text
 from itemfold.cli.tables.formats import Cell, Figure, ResultTable, measured, on_terminal
 from itemfold.cli.tables.layout import add_row, counted, new_table, p_value
 from itemfold.cli.tables.parts import part_warning, parts_alone
+from itemfold.cli.tables.recommendations import is_shown
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.activity import stored_activity
 from itemfold.evaluation.compare import compare_runs
@@ -230,4 +231,6 @@ def example_list(run: Run) -> RenderableType:
         cells = [pick.title] * (run.titles is not None) + [because] * explains
         add_row(table, str(rank), str(pick.item), *cells)
     head = f"The list of user {user}, who has {'; '.join(names)}{more}:"
+    if not explains and any(is_shown(pick.own, pick) for pick in found):
+        return Group(Text(""), Text(head), table, Text("popularity alone decides this list"))
     return Group(Text(""), Text(head), table)
