@@ -25,7 +25,7 @@ from itemfold.cli.tables.formats import (
     measured,
     on_terminal,
 )
-from itemfold.evaluation.significance import Interval
+from itemfold.evaluation.intervals import Interval
 
 TABLE = ResultTable(
     ("metric", "run", "mean", "95 %", "p", "users"),

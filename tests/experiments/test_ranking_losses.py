@@ -124,6 +124,38 @@ def test_the_range_of_a_setting_is_logarithmic_if_it_is_wide() -> None:
     assert ranking_losses._between((0.8, 1.4), 0.5) == 1.1
 
 
+def test_a_suite_keeps_what_it_has_on_other_data(tmp_path: Path) -> None:
+    of_food = replace(TINY, data=("food",), losses=("bpr", "softmax"), trials=3)
+    both = replace(TINY, data=("electronic",), losses=("bpr",), trials=2)
+    results = [
+        {"data": f"{data}/transductive", "row": f"{loss}-2", "seed": 0, "valid": {"ndcg@20": 0.1}}
+        for data in ("food", "electronic")
+        for loss in ("bpr", "softmax")
+    ]
+    for study in (of_food, both):
+        trials = write_suite(tmp_path, "trials", study, trial_rows(study), seeds=1)
+        chosen = write_suite(tmp_path, "study", study, chosen_rows(study, results))
+    cells = load_suite(chosen).cells()
+    assert [(cell.row, cell.entry.data) for cell in cells] == [
+        ("bpr", "electronic"),
+        ("bpr", "food"),
+        ("softmax", "food"),
+    ]
+    best = trial_settings("bpr", both)[1]["train"]["lr"]
+    assert {cell.config["train"]["lr"] for cell in cells if cell.row == "bpr"} == {best}
+    found = load_suite(trials)
+    assert {cell.entry.data for cell in found.cells()} == {"electronic", "food"}
+    assert set(found.rows) == {f"{loss}-{n}" for loss in ("bpr", "softmax") for n in (1, 2, 3)}
+    # the best trial is the run with the first seed
+    trial = next(c for c in found.cells() if (c.row, c.entry.data) == ("bpr-2", "electronic"))
+    assert trial.seeded(0) == cells[0].seeded(0)
+
+
+def test_trials_alternate_between_losses() -> None:
+    names = [row["name"] for row in trial_rows(TINY)]
+    assert names == [f"{loss}-{n}" for n in (1, 2) for loss in TINY.losses]
+
+
 def test_losses_are_compared_on_the_seeds_that_all_have() -> None:
     """The second split is easy: the mean over both would favour the loss that has it."""
 

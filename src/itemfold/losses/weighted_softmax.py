@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from itemfold.losses.base import apply_mask, bindable, mean
+from itemfold.losses.base import apply_mask, bindable, mean_over_users
 from itemfold.losses.softmax_family import log_sum
 
 
@@ -54,7 +54,7 @@ def sl_at_k(
     threshold = kth_highest(neg, neg_mask, own, own_mask, k)  # [B, 1]
     weight = torch.sigmoid((pos - threshold) / tau_quantile)
     values = torch.where(some, weight * (total - pos / tau), 0.0)  # [B, P]
-    return mean(mean(values, mask), mask.any(-1))
+    return mean_over_users(values, mask)
 
 
 @torch.no_grad()
@@ -112,7 +112,7 @@ def adv_info_nce(
         some = torch.zeros_like(some)
     total = total + math.log(max(weight, 1e-30))
     values = torch.where(some, softplus(total - pos / tau), 0.0)  # [B, P]
-    return mean(mean(values, mask), mask.any(-1))
+    return mean_over_users(values, mask)
 
 
 @torch.no_grad()
@@ -137,7 +137,8 @@ def hardest_log_weights(neg: Tensor, neg_mask: Tensor | None, tau: float, bound:
         -1, place, torch.arange(neg.shape[-1], device=neg.device).expand_as(place)
     )
     log_ratio = (rank > best).to(value.dtype) * (-2.0 * bound)
-    mass = (best + 1) + ratio * (count - best - 1)
+    cut = (best + 1).to(value.dtype)
+    mass = cut + ratio * (count - cut)
     return log_ratio + torch.log(count.clamp(min=1) / mass.clamp(min=1e-30))
 
 
@@ -182,4 +183,4 @@ def bc(
     turned = cosine * margin.cos() - (1 - cosine * cosine).sqrt() * margin.sin()
     turned = torch.where(cosine <= -margin.cos(), -1.0, turned)  # θ + M ≥ π
     values = torch.where(some, softplus(total - turned / tau), 0.0)  # [B, P]
-    return mean(mean(values, mask), mask.any(-1))
+    return mean_over_users(values, mask)

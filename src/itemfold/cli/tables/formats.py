@@ -15,7 +15,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from itemfold.cli.tables.layout import add_row, console, interval_text, new_table, p_value
-from itemfold.evaluation.significance import Interval
+from itemfold.evaluation.intervals import Interval
 from itemfold.validation import one_of
 
 FORMATS = ("table", "markdown", "latex", "csv", "json")

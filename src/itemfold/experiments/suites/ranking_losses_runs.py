@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -42,11 +43,12 @@ CURVES = {  # suites of curves: what their numbers are, and their titles
 
 @dataclass(frozen=True)
 class MeanRanks:
-    """Mean ranks of losses over the data sets that have all of them, best first."""
+    """Mean ranks of losses over data sets that have all of these, best first."""
 
     data: tuple[str, ...]
     ranks: dict[str, float]
     test: RankTest | None  # None for a single data set
+    of_data: dict[str, list[float]]  # the rank of each loss on every data set
 
 
 def run_study(study: Study, options: Options, console: Console) -> MeanRanks | None:
@@ -104,18 +106,42 @@ def on_shared_seeds(table: ResultTable) -> ResultTable:
 
 
 def mean_ranks(tables: Sequence[ResultTable]) -> MeanRanks | None:
-    """Rank the rows of the data sets that have them all; None without such a data set."""
-    tables = [table for table in map(on_shared_seeds, tables) if all(r.results for r in table.rows)]
-    values = {t.entry.key: {row.cell.row: row.mean(METRIC) for row in t.rows} for t in tables}
-    names = list(dict.fromkeys(name for found in values.values() for name in found))
-    whole = {data: found for data, found in values.items() if set(found) == set(names)}
-    if not whole or not names:
+    """Rank the rows on the largest part of the tables that is complete; None without results."""
+    from scipy.stats import rankdata
+
+    tables = [on_shared_seeds(table) for table in tables]
+    values = {
+        table.entry.key: {r.cell.row: r.mean(METRIC) for r in table.rows if r.results}
+        for table in tables
+    }
+    data, names = complete_part(values)
+    if not names:
         return None
-    table = np.array([[found[name] for name in names] for found in whole.values()])
-    test = rank_test(table) if len(whole) > 1 and len(names) > 2 else None
-    ranks = (-table).argsort(1).argsort(1).mean(0) + 1 if test is None else test.ranks
-    order = np.argsort(ranks, kind="stable")
-    return MeanRanks(tuple(whole), {names[n]: float(ranks[n]) for n in order}, test)
+    table = np.array([[values[key][name] for name in names] for key in data])
+    places = rankdata(-table, axis=1)  # [data, names]; equal values share their mean
+    ranks, order = places.mean(0), np.argsort(places.mean(0), kind="stable")
+    return MeanRanks(
+        data,
+        {names[n]: float(ranks[n]) for n in order},
+        rank_test(table) if len(data) > 1 and len(names) > 2 else None,
+        {names[n]: places[:, n].tolist() for n in order},
+    )
+
+
+def complete_part(known: Mapping[str, Collection[str]]) -> tuple[tuple[str, ...], list[str]]:
+    """The data sets with most cells that are complete, and the names that all of them have.
+
+    >>> complete_part({"a": ["x", "y", "z"], "b": ["x", "y"], "c": ["x"]})
+    (('a', 'b'), ['x', 'y'])
+    """
+    parts = [
+        (data, [name for name in known[data[0]] if all(name in known[key] for key in data)])
+        for size in range(1, len(known) + 1)
+        for data in combinations(known, size)
+    ]
+    return max(
+        parts, key=lambda part: (len(part[0]) * len(part[1]), len(part[0])), default=((), [])
+    )
 
 
 def _show(found: MeanRanks, console: Console) -> None:
