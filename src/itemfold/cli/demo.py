@@ -108,10 +108,10 @@ def run_demo(
             runs[name] = unless_stopped(run)
         console.print(f"\n[bold]{title}[/]")
         found = compare_runs(runs, METRICS)
-        console.print(on_terminal(results.comparison(*found)))
+        console.print(on_terminal(results.comparison(found)))
         if protocol == "transductive":
             console.print(LEGEND, style="dim", highlight=False)
-        for sentence in (losses_compared(runs, found[0]), hybrid_compared(runs)):
+        for sentence in (losses_compared(runs, found.tests), hybrid_compared(runs)):
             console.print(f"• {sentence}", highlight=False)
         console.print()
     history = recommend_to_new_user(runs["hybrid"], console)
@@ -151,8 +151,8 @@ def hybrid_compared(runs: Mapping[str, Run]) -> str:
     others = {name: run.metrics["test"]["ndcg@20"] for name, run in runs.items()}
     own = others.pop("hybrid")
     best = max(others, key=others.__getitem__)
-    found, *_ = compare_runs({best: runs[best], "hybrid": runs["hybrid"]})
-    verdict, p = _verdict(found, "hybrid")
+    found = compare_runs({best: runs[best], "hybrid": runs["hybrid"]})
+    verdict, p = _verdict(found.tests, "hybrid")
     change = f", {own / others[best] - 1:+.1%}" if others[best] else ""
     return (
         f"The hybrid, the default of `itemfold train`, is {verdict} {best}, the best of the others "

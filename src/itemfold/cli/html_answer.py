@@ -16,8 +16,8 @@ from itemfold.cli.tables.summary import (
     references,
     verdict,
 )
+from itemfold.evaluation.intervals import Interval, bootstrap_intervals
 from itemfold.evaluation.metrics import best_value, headline_metrics
-from itemfold.evaluation.significance import Interval, bootstrap_intervals
 from itemfold.training.run import Run
 
 

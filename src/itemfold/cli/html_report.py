@@ -17,9 +17,9 @@ from itemfold.cli.tables.details import taken_candidate
 from itemfold.cli.tables.layout import html_table, interval_text, p_value, setting_value
 from itemfold.cli.tables.summary import history_names, typical_users
 from itemfold.errors import ItemfoldError
-from itemfold.evaluation.compare import COMPARED_METRICS, compare_runs
+from itemfold.evaluation.compare import compare_runs
+from itemfold.evaluation.intervals import bootstrap_intervals
 from itemfold.evaluation.metrics import best_value, definitions
-from itemfold.evaluation.significance import bootstrap_intervals
 from itemfold.files import atomic, check_file
 from itemfold.serving.recommendations import Recommendation
 from itemfold.serving.recommender import Recommender
@@ -142,10 +142,10 @@ def _tests(group: Mapping[str, Run]) -> str:
     if len(group) < 2:
         return ""
     try:
-        found, _, notes = compare_runs(group, COMPARED_METRICS)
+        compared = compare_runs(group)
     except ItemfoldError as error:
         return f'<p class="note">No paired test: {escape(str(error))}.</p>'
-    rows = []
+    found, rows = compared.tests, []
     for row in found.rows:
         change = row.test.difference / row.baseline_mean if row.baseline_mean else 0.0
         cells = [escape(row.metric), escape(row.system), f"{row.test.difference:+.4f}"]
@@ -153,7 +153,7 @@ def _tests(group: Mapping[str, Run]) -> str:
         rows.append(cells)
     head = ["metric", "run", "difference", "change", "p, t-test", "p, Wilcoxon"]
     over = found.paired_over[0].upper() + found.paired_over[1:]
-    note = f"{over} against {found.baseline}, Holm correction; {'; '.join(notes)}."
+    note = f"{over} against {found.baseline}, Holm correction; {'; '.join(compared.notes)}."
     return (
         "<h3>Paired tests</h3>"
         + html_table(head, rows, text=2)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from itemfold.cli.tables.details import taken_candidate
 from itemfold.evaluation.activity import ByActivity, merged_group
-from itemfold.evaluation.significance import Interval, bootstrap_interval
+from itemfold.evaluation.intervals import Interval, bootstrap_interval
 from itemfold.evaluation.tradeoff import Sweep
 from itemfold.serving.served_items import ServedItems
 from itemfold.training.run import Run

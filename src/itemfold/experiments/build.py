@@ -134,4 +134,6 @@ def _open_strategy(
     if strategy != "time" and prefers_time(data):
         problem = time_problem(data, **shares)
         notes.append(f"The times are not used, and the split is random: {problem}.")
+    elif strategy == "interactions" and data.held_out is None and "time" in data.left_out:
+        notes.append("The split is random, because the time column was left out.")
     return strategy

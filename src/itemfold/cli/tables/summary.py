@@ -17,8 +17,8 @@ from itemfold.cli.tables.recommendations import is_shown
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.activity import stored_activity
 from itemfold.evaluation.compare import compare_runs
+from itemfold.evaluation.intervals import bootstrap_intervals
 from itemfold.evaluation.metrics import headline_metrics, parse_metric
-from itemfold.evaluation.significance import bootstrap_intervals
 from itemfold.serving.recommender import Recommender
 from itemfold.training.run import Run
 
@@ -180,7 +180,7 @@ def compared_verdict(runs: Mapping[str, Run]) -> str:
     best, second = ranked[:2]
     value = f"{best} has the best {metric}, {known[best].metrics['test'][metric]:.4f}"
     try:
-        found, *_ = compare_runs({second: known[second], best: known[best]}, [metric])
+        found = compare_runs({second: known[second], best: known[best]}, [metric]).tests
     except ItemfoldError:  # they cannot be paired; a note on tests says why
         return f"{value}."
     row = next((row for row in found.rows if row.system == best), None)
