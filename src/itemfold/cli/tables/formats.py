@@ -43,9 +43,9 @@ class Figure:
         return cls(p_value(value), (("", float(value)),))
 
     @classmethod
-    def again(cls, word: str) -> Figure:
-        """The word of the row above, which people need not read again."""
-        return cls("", (("", word),))
+    def again(cls, value: str | int) -> Figure:
+        """The word or number of the row above, which people need not read again."""
+        return cls("", (("", value),))
 
 
 def measured(found: Interval) -> tuple[Figure, Figure]:
