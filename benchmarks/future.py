@@ -45,7 +45,7 @@ from itemfold.training.fit import fit_and_test, train
 from itemfold.training.run import Run
 from itemfold.training.strategies.candidates import DENSE
 from itemfold.training.strategies.parts import parts_alone
-from itemfold.training.strategies.recency import OF_POPULARITY, fading, half_lives
+from itemfold.training.strategies.recency import OF_POPULARITY, half_lives
 
 METRIC = "ndcg@20"
 START = 0.5  # share of the interactions before the first window
@@ -232,7 +232,7 @@ def popularity(window: Window, few: dict[str, Any]) -> Values:
     for half_life in half_lives(window.in_time, None, OF_POPULARITY):
         model = Popularity()
         model.n_users, model.n_items = window.future.train.shape
-        model.solve(fading(window.future, half_life).train)
+        model.solve(window.future.recent(half_life).train)
         tried.append(value(model, window.future))
     return {**out, "best popularity": max(tried, key=lambda values: float(values.mean()))}
 
