@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from itemfold.models.hybrid_settings import Rows
-from itemfold.training.strategies.blend import FEWEST, Blend, BlendSearch, standard_error
+from itemfold.training.strategies.blend import FEWEST, Blend, BlendSearch
+from itemfold.training.strategies.noise import is_clear
 from itemfold.training.strategies.recency import NEVER
 
 Groups = list[tuple[float, Blend]]  # by the least length of a history
@@ -72,7 +73,7 @@ def choose_sum(search: BlendSearch, blend: Blend) -> ChosenSum:
     for users in kinds:
         found, values = search.run(users=users)
         gain = (search.values([blend])[0] - values)[users]
-        if gain.mean() > standard_error(gain):
+        if is_clear(gain):
             found = blend
         if found.prior and found.half_life != NEVER:
             search.keep_popularity(found.half_life)
