@@ -48,6 +48,10 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ir.evaluate("runs/x", SPLIT),
         r"'run' must be a Run, a model, .* got 'runs/x'; load a folder with Run.load\(folder\)",
     ),
+    "a function of users alone": (
+        lambda: ir.evaluate(lambda users: np.zeros((len(users), 9)), SPLIT),
+        "'run' must be a function of two arguments, a sparse matrix with the history",
+    ),
     "data to evaluate on": (
         lambda: ir.evaluate(RUN, DATA),
         r"'split' must be a Split, .* got Interactions",

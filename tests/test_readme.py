@@ -18,7 +18,7 @@ def test_every_command_works_as_written(tmp_path, monkeypatch):
     assert len(ours) >= 10
     for words in ours:
         run_command(words)
-    for name in ("recs.parquet", "report.html", "r/metrics.json", "runs/plays/metrics.json"):
+    for name in ("recs.csv", "report.html", "r/metrics.json", "runs/fresh/metrics.json"):
         assert (tmp_path / name).stat().st_size > 0
 
 

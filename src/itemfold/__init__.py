@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # each name is imported when it is first used
         split_window,
     )
     from itemfold.errors import ItemfoldError, LeakError, UnknownIdError
-    from itemfold.evaluation.comparing import compare
+    from itemfold.evaluation.compare import compare
     from itemfold.evaluation.evaluate import evaluate
     from itemfold.evaluation.evaluation import Evaluation
     from itemfold.reranking.steering import Steering

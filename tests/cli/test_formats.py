@@ -25,7 +25,7 @@ from itemfold.cli.tables.formats import (
     measured,
     on_terminal,
 )
-from itemfold.evaluation.significance import Interval
+from itemfold.evaluation.intervals import Interval
 
 TABLE = ResultTable(
     ("metric", "run", "mean", "95 %", "p", "users"),
@@ -156,6 +156,13 @@ def test_compare_prints_the_stored_means_in_every_format(folders):
             assert float(rows[1]["mean low"]) < stored < float(rows[1]["mean high"])
         else:
             assert f"{stored:.4f}" in shown
+
+
+def test_a_column_of_json_has_values_of_one_kind(folders):
+    for table in json.loads(call("compare", *folders, "--format", "json").stdout)["tables"]:
+        for column in table["rows"][0]:
+            kinds = {type(row[column]) for row in table["rows"]} - {type(None)}
+            assert len(kinds) <= 1, (column, kinds)
 
 
 def test_json_of_evaluate_and_describe_is_that_of_the_older_option(folders):

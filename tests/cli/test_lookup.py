@@ -94,6 +94,29 @@ def test_titles_that_fit_several_items_are_listed(run: Path, option: str) -> Non
     assert "5 'Titanic (1953)', 6 'Titanic (1997)'" in error
 
 
+def test_ids_that_are_names_are_their_own_titles(tmp_path: Path) -> None:
+    names = ["The Elder Scrolls V Skyrim", "Dota 2", "Portal", "Portal 2", "Team Fortress 2"]
+    plays = pl.DataFrame([(u, i) for u in range(9) for i in names if len(i) % 3 != u % 3],
+                         schema=["user", "item"], orient="row")  # fmt: skip
+    ir.fit(plays, ir.models.EASE(l2=5.0), out=tmp_path / "r", progress=False)
+    expected = items_of(tmp_path / "r", "--history", names[0])
+    assert items_of(tmp_path / "r", "--history", "skyrim") == expected
+    assert names[0] not in expected
+    error = call("recommend", tmp_path / "r", "--history", "2", code=2).stderr
+    assert "got '2'" in error  # a number is an id
+    error = call("recommend", tmp_path / "r", "--history", "port", code=2).stderr
+    assert "Portal, Portal 2" in error
+
+
+def test_codes_are_no_titles(tmp_path: Path) -> None:
+    plays = pl.DataFrame(
+        {"user": [1, 1, 2, 2, 3, 3], "item": ["sku12", "b", "sku12", "c", "b", "c"]}
+    )
+    ir.fit(plays, ir.models.EASE(l2=5.0), out=tmp_path / "r", progress=False)
+    error = call("recommend", tmp_path / "r", "--history", "sku1", code=2).stderr
+    assert "must name an item of the training data, got 'sku1'" in error
+
+
 def test_a_history_of_unknown_items_is_an_error_and_not_the_most_popular_items(run: Path) -> None:
     error = call("recommend", run, "--history", "solaris,99", code=2).stderr
     assert "'--history' must name an item of the training data, got 'solaris', '99'" in error

@@ -178,3 +178,20 @@ def test_a_metric_that_the_data_does_not_permit_has_no_figure(tmp_path):
     options = ("--metrics", "genre_diversity@20,hit@20", "--out", tmp_path / "r")
     text = call("train", likes, "--model", "ease", *options).stdout
     assert rows(text)["genre_diversity@20"][0] == "–"
+
+
+@pytest.mark.parametrize(("weights", "explained"), [((1, 0, 0), False), ((0.1, 0, 1), True)])
+def test_an_item_that_adds_nothing_to_a_score_is_no_reason(weights, explained, tmp_path) -> None:
+    """With popularity alone, no item of the history adds to a score."""
+    split = ir.split_interactions(ir.load("synthetic:users=60,items=40,interactions=600"))
+    linear = ir.models.EASE(l2=5.0)
+    run = ir.train(split, ir.models.Hybrid(gnn=None, linear=linear, blend=[[0, *weights]]))
+    run.save(tmp_path / "r")
+    text = shown(example_list(run))
+    assert ("because of" in text) == explained
+    assert ("popularity alone decides this list" in text) == (not explained)
+    user = run.user_ids.ids.tolist()[0]
+    told = call("recommend", tmp_path / "r", "--user", user, "--explain").stdout
+    assert "own" in told
+    shares = re.findall(r"[-+]\d\.\d{3} (?!own)", told)
+    assert bool(shares) == explained

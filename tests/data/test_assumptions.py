@@ -55,6 +55,14 @@ def write_plays(path: Path, header: str, more: str = "") -> Path:
     return path
 
 
+def test_a_column_that_was_left_out_is_not_among_the_options(tmp_path: Path) -> None:
+    path = tmp_path / "plays.csv"
+    path.write_text("user,item,rating\nann,x,4\nbob,y,\nbob,x,3\n")
+    data = ir.read(path)
+    assert "the rating is missing" in data.notes[0]
+    assert reading_assumptions(data)[0] == "columns: --user-col user --item-col item"
+
+
 def notes(stderr: str) -> list[str]:
     return [line.removeprefix("itemfold: ") for line in stderr.splitlines()]
 

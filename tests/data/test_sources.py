@@ -374,7 +374,6 @@ def test_ratings_with_a_decimal_comma_are_numbers_and_thousands_are_not(tmp_path
         ("x.tsv", "user\titem\n1\t2\n1,3\n", ["line 3", "a tab", "found 1"]),
         ("x.csv", b"user,item\n1,\x00\n", ["NUL"]),
         ("x.csv", b"user,item\r1,2\r1,3\r", ["carriage return alone", "line feeds"]),
-        ("x.csv", "sep=;\nuser;item\n1;2\n", ["line 1", "'sep='", "remove this line"]),
         ("x.parquet", "PAR1 and then nothing", ["truncated", "PAR1"]),
         ("x.parquet", "hello", ["not a parquet file"]),
         ("x.parquet", "PAR1 rubbish PAR1", ["damaged"]),

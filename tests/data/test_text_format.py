@@ -148,6 +148,8 @@ def test_any_separator_is_recognised(tmp_path: Path, rows: list, sep: str, heade
         ("ann;x;4,5\nbob;y;3,5\n", ";", False),
         ("# a comment\n% another\nuser item\n1 2\n", " ", True),
         ("userId,1,2,3\n7,5,,3\n", ",", True),
+        ("sep=;\nwho;stars\nann;4,5\n", ";", True),  # as Excel writes it
+        ("\ufeffsep=\t\r\nann\tx\t5\r\n", "\t", False),
         (",1,2,3\nann,5,,3\n", ",", True),  # pandas leaves the name of the index empty
         ("id,title\n1,Toy Story\n2,Heat\n", ",", True),
         ('"a"\t"b"\n"1"\t"2"\n', "\t", True),
@@ -158,6 +160,28 @@ def test_formats(text: str, sep: str, header: bool, tmp_path: Path) -> None:
     path.write_text(text)
     form, _ = sniff(path)
     assert (form.sep, form.header) == (sep, header)
+
+
+def test_the_line_of_the_separator_is_no_row(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+        path = tmp_path / f"{encoding}.csv"
+        path.write_bytes("sep=;\r\nuser;item;rating\r\nann;x;4,5\r\nbob;y;3\r\n".encode(encoding))
+        data = ir.read(path)
+        assert pairs(data) == {("ann", "x"), ("bob", "y")}
+        assert data.ratings is not None
+        assert data.ratings.tolist() == [4.5, 3.0]
+        assert pairs(ir.load(ir.prepare(path, tmp_path / encoding).folder)) == pairs(data)
+    path.write_text("sep=;\nuser;item\nann;x\nbob\n")
+    assert "line 4" in error_of(path)
+
+
+def test_an_error_lists_the_first_columns_of_many(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text(",".join(f"fact{n}" for n in range(300)) + "\n" + "1," * 299)
+    message = error_of(tmp_path / "x.csv")
+    assert "fact0, fact1, " in message
+    assert "… (300 in all)" in message
+    assert len(message) < 400
 
 
 def test_quotes_are_letters_where_they_are_not_closed(tmp_path: Path) -> None:

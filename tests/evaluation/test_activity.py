@@ -20,7 +20,8 @@ from itemfold.evaluation.activity import (
     stored_activity,
 )
 from itemfold.evaluation.compare import compare_by_activity
-from itemfold.evaluation.significance import bootstrap_interval, bootstrap_intervals, crossed_test
+from itemfold.evaluation.intervals import bootstrap_interval, bootstrap_intervals
+from itemfold.evaluation.significance import crossed_test
 
 DATA = ir.load("synthetic:users=200,items=80,interactions=3000")
 THIRDS = ("light", "middle", "heavy")

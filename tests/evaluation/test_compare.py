@@ -7,7 +7,8 @@ import pytest
 import scipy.stats
 
 import itemfold as ir
-from itemfold.evaluation.compare import common_values, compare_runs
+from itemfold.evaluation.compare import compare_runs
+from itemfold.evaluation.paired_values import common_values
 from itemfold.evaluation.significance import crossed_test
 from itemfold.training.run_folder import load_runs
 
@@ -26,8 +27,8 @@ def runs() -> dict[str, ir.Run]:
 def test_values_are_paired_by_user(runs):
     order = np.random.default_rng(0).permutation(len(runs["ease"].per_user["user"]))[:70]
     mixed = replace(runs["ease"], per_user={k: v[order] for k, v in runs["ease"].per_user.items()})
-    values, count = common_values({"popular": runs["popular"], "ease": mixed})
-    assert count == 70
+    values, common = common_values({"popular": runs["popular"], "ease": mixed})
+    assert len(common) == 70
     by_user = {
         name: dict(zip(run.per_user["user"].tolist(), run.per_user["ndcg@20"], strict=True))
         for name, run in runs.items()
@@ -38,7 +39,8 @@ def test_values_are_paired_by_user(runs):
 
 
 def test_p_values_are_those_of_scipy_with_holm(runs):
-    found, values, notes = compare_runs(runs, ["NDCG@20"])
+    compared = compare_runs(runs, ["NDCG@20"])
+    found, values, notes = compared.tests, compared.values, compared.notes
     expected = scipy.stats.ttest_rel(values["ease"]["ndcg@20"], values["popular"]["ndcg@20"])
     assert found.row("ease", "ndcg@20").p_t == pytest.approx(expected.pvalue, rel=1e-6)
     assert notes == (f"{len(values['ease']['ndcg@20'])} users in common",)
@@ -67,7 +69,7 @@ def test_what_cannot_be_compared_is_rejected(runs):
 
 def test_other_splits_are_noted(runs):
     again = ir.train(ir.split_interactions(DATA, seed=1), ir.models.EASE())
-    _, _, notes = compare_runs({"a": runs["ease"], "b": again})
+    notes = compare_runs({"a": runs["ease"], "b": again}).notes
     assert "split differently" in notes[1]
 
 
@@ -97,7 +99,8 @@ def test_runs_that_differ_in_seeds_only_are_one_system_tested_over_both():
         for name, model in systems.items()
         for seed in range(3)
     }
-    found, values, notes = compare_runs(runs, ["ndcg@20"])
+    compared = compare_runs(runs, ["ndcg@20"])
+    found, values, notes = compared.tests, compared.values, compared.notes
     assert found.baseline == "flat-0"
     assert [row.system for row in found.rows] == ["ease-0"]
     assert notes == ("seeds: flat-0 3, ease-0 3",)
@@ -127,11 +130,11 @@ def test_seeds_that_are_not_paired_prove_nothing():
             ("ease", ir.models.EASE(), 2),
         )
     }
-    found, _, notes = compare_runs(runs, ["ndcg@20"])
-    assert found.rows[0].p_t == 1.0
-    assert notes[-1] == "ease-2 shares no seed with popular-0, so it is not tested"
+    found = compare_runs(runs, ["ndcg@20"])
+    assert found.tests.rows[0].p_t == 1.0
+    assert found.notes[-1] == "ease-2 shares no seed with popular-0, so it is not tested"
 
 
 def test_a_run_and_its_copy_are_compared_run_by_run(runs):
-    found, _, _ = compare_runs({**runs, "again": runs["ease"]}, ["ndcg@20"])
-    assert [row.system for row in found.rows] == ["ease", "again"]
+    found = compare_runs({**runs, "again": runs["ease"]}, ["ndcg@20"])
+    assert [row.system for row in found.tests.rows] == ["ease", "again"]

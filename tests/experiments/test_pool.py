@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from command import sigint
 
-from itemfold.experiments.suites.pool import DIED, JobResult, run_jobs
+from itemfold.experiments.suites.pool import DIED, JobResult, Pool
 from itemfold.threads import usable_cpus
 
 TOY = """
@@ -55,10 +55,11 @@ def run(toy: ModuleType, todo: list[str], count: int) -> tuple[list[int], dict[i
     """The order in which jobs started, and their results."""
     jobs: list[dict[str, Any]] = [{"n": n, "do": do} for n, do in enumerate(todo)]
     started: list[int] = []
-    results = run_jobs(
-        toy.perform, jobs, count, stop=lambda: False, on_start=lambda job: started.append(job["n"])
-    )
-    return started, {job["n"]: result for job, result in results}
+    with Pool(count) as pool:
+        results = pool.run(
+            toy.perform, jobs, stop=lambda: False, on_start=lambda job: started.append(job["n"])
+        )
+        return started, {job["n"]: result for job, result in results}
 
 
 def test_a_broken_worker_fails_one_job(toy: ModuleType, capfd: pytest.CaptureFixture[str]) -> None:
@@ -95,7 +96,8 @@ def test_a_worker_performs_many_jobs(toy: ModuleType) -> None:
 @pytest.mark.parametrize("count", [1, 2])
 def test_no_job_starts_after_stop(toy: ModuleType, count: int) -> None:
     jobs = [{"n": 1, "do": "die"}]
-    assert not list(run_jobs(toy.perform, jobs, count, stop=lambda: True, on_start=print))
+    with Pool(count) as pool:
+        assert not list(pool.run(toy.perform, jobs, stop=lambda: True, on_start=print))
 
 
 def test_a_job_in_this_process_fails_alone(
@@ -110,19 +112,32 @@ def test_a_job_in_this_process_fails_alone(
 def test_closing_kills_running_workers(toy: ModuleType, tmp_path: Path) -> None:
     file = tmp_path / "pid"
     jobs = [{"n": 0, "do": "square"}, {"n": 1, "do": "sleep", "file": str(file)}]
-    results = run_jobs(toy.perform, jobs, 2, stop=lambda: False, on_start=lambda _: None)
-    next(results)
-    pid = _pid(file)
-    results.close()
+    with Pool(2) as pool:
+        results = pool.run(toy.perform, jobs, stop=lambda: False, on_start=lambda _: None)
+        next(results)
+        pid = _pid(file)
+        results.close()
     assert not _alive(pid)
+
+
+def test_workers_stay_for_the_next_jobs(toy: ModuleType) -> None:
+    seen: list[set[int]] = []
+    with Pool(2) as pool:
+        for _ in range(2):
+            jobs = [{"n": n, "do": "square"} for n in range(4)]
+            found = pool.run(toy.perform, jobs, stop=lambda: False, on_start=lambda _: None)
+            seen.append({result.content["pid"] for _, result in found})
+    assert seen[1] <= seen[0]
+    assert not any(map(_alive, seen[0]))
 
 
 PARENT = """
 import sys, toy_jobs
-from itemfold.experiments.suites.pool import run_jobs
+from itemfold.experiments.suites.pool import Pool
 if __name__ == "__main__":
     jobs = [{"n": n, "do": "sleep", "file": f"{sys.argv[1]}{n}"} for n in range(2)]
-    list(run_jobs(toy_jobs.perform, jobs, 2, stop=lambda: False, on_start=lambda _: None))
+    with Pool(2) as pool:
+        list(pool.run(toy_jobs.perform, jobs, stop=lambda: False, on_start=lambda _: None))
 """
 
 

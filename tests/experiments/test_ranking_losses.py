@@ -52,13 +52,13 @@ def test_all_losses_are_searched_with_the_same_effort() -> None:
 
 
 def test_every_trial_is_a_valid_row(tmp_path: Path) -> None:
-    study = Study(models=("lightgcn", "mf"), data=("ml-1m", "ml-latest-small"))
+    study = Study(models=("lightgcn", "mf"), data=("yelp2018", "ml-latest-small"))
     path = write_suite(tmp_path, "trials", study, trial_rows(study), seeds=1)
     cells = load_suite(path).cells()
     assert len(cells) == 2 * 2 * len(study.losses) * 10
     by_row = {(cell.row, cell.entry.data): cell.config for cell in cells}
-    assert by_row["mf-psl-3", "ml-1m"]["loss"]["name"] == "psl"
-    found = by_row["psl-3", "ml-1m"]["train"]
+    assert by_row["mf-psl-3", "yelp2018"]["loss"]["name"] == "psl"
+    found = by_row["psl-3", "yelp2018"]["train"]
     assert (found["similarity"], found["refit"], found["epochs"]) == ("cosine", False, 200)
     assert by_row["psl-3", "ml-latest-small"]["train"]["epochs"] == 600
     assert {config["train"]["batch_by"] for config in by_row.values()} == {"users"}
@@ -122,6 +122,38 @@ def test_the_study_runs_from_nothing_and_continues(tmp_path: Path) -> None:
 def test_the_range_of_a_setting_is_logarithmic_if_it_is_wide() -> None:
     assert ranking_losses._between((0.001, 0.1), 0.5) == 0.01
     assert ranking_losses._between((0.8, 1.4), 0.5) == 1.1
+
+
+def test_a_suite_keeps_what_it_has_on_other_data(tmp_path: Path) -> None:
+    of_food = replace(TINY, data=("food",), losses=("bpr", "softmax"), trials=3)
+    both = replace(TINY, data=("electronic",), losses=("bpr",), trials=2)
+    results = [
+        {"data": f"{data}/transductive", "row": f"{loss}-2", "seed": 0, "valid": {"ndcg@20": 0.1}}
+        for data in ("food", "electronic")
+        for loss in ("bpr", "softmax")
+    ]
+    for study in (of_food, both):
+        trials = write_suite(tmp_path, "trials", study, trial_rows(study), seeds=1)
+        chosen = write_suite(tmp_path, "study", study, chosen_rows(study, results))
+    cells = load_suite(chosen).cells()
+    assert [(cell.row, cell.entry.data) for cell in cells] == [
+        ("bpr", "electronic"),
+        ("bpr", "food"),
+        ("softmax", "food"),
+    ]
+    best = trial_settings("bpr", both)[1]["train"]["lr"]
+    assert {cell.config["train"]["lr"] for cell in cells if cell.row == "bpr"} == {best}
+    found = load_suite(trials)
+    assert {cell.entry.data for cell in found.cells()} == {"electronic", "food"}
+    assert set(found.rows) == {f"{loss}-{n}" for loss in ("bpr", "softmax") for n in (1, 2, 3)}
+    # the best trial is the run with the first seed
+    trial = next(c for c in found.cells() if (c.row, c.entry.data) == ("bpr-2", "electronic"))
+    assert trial.seeded(0) == cells[0].seeded(0)
+
+
+def test_trials_alternate_between_losses() -> None:
+    names = [row["name"] for row in trial_rows(TINY)]
+    assert names == [f"{loss}-{n}" for n in (1, 2) for loss in TINY.losses]
 
 
 def test_losses_are_compared_on_the_seeds_that_all_have() -> None:

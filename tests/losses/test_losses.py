@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from itemfold import losses
 from itemfold.errors import ItemfoldError
@@ -442,12 +443,34 @@ def test_count_keeps_one_tensor_for_the_backward_pass() -> None:
     assert [size for size in kept if size >= 2 * 3 * 50] == [2 * 3 * 50]
 
 
+class OnDevice(TorchFunctionMode):
+    """Fails if a tensor is made from host values, which no CUDA graph can record."""
+
+    COPIES = (torch.tensor, torch.as_tensor, torch.from_numpy, Tensor.new_tensor)
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        assert func not in self.COPIES
+        out = func(*args, **(kwargs or {}))
+        assert not isinstance(out, Tensor) or out.device.type == "meta", func
+        return out
+
+
+def test_a_copy_from_the_host_is_noticed() -> None:
+    scores = torch.zeros(2, device="meta")
+    with pytest.raises(AssertionError), OnDevice():
+        scores + scores.new_tensor(2.0)
+    with pytest.raises(AssertionError), OnDevice():
+        scores + torch.arange(2)
+
+
 @pytest.mark.parametrize("name", SCORED)
-def test_no_value_is_read_on_the_host(name: str) -> None:
+def test_no_value_is_read_on_the_host_or_copied_from_it(name: str) -> None:
     """Meta tensors have no values: reading one, which would make a GPU wait, fails here."""
     pos, neg, pos_mask, neg_mask = (x.to("meta") for x in lists())
-    value = complete(name)(pos.requires_grad_(), neg.requires_grad_(), pos_mask, neg_mask)
-    value.backward()
+    loss = complete(name)
+    with OnDevice():
+        value = loss(pos.requires_grad_(), neg.requires_grad_(), pos_mask, neg_mask)
+        value.backward()
     assert value.shape == ()
     assert pos.grad.shape == pos.shape
     assert neg.grad.shape == neg.shape

@@ -108,7 +108,8 @@ def test_a_placeholder_is_replaced_by_its_figure(folder: Path, placeholder: str,
 
 def test_losses_near_the_best_are_filled() -> None:
     test = RankTest(np.array([1.5, 2.0, 6.0]), 9.0, 0.01, 2.0)
-    found = MeanRanks(("a", "b"), {"x": 1.5, "y": 2.0, "z": 6.0}, test)
+    each = {"x": [1.0, 2.0], "y": [2.0, 2.0], "z": [6.0, 6.0]}
+    found = MeanRanks(("a", "b"), {"x": 1.5, "y": 2.0, "z": 6.0}, test, each)
     picture = rank_plot(found, 2.0, "ranks")
     assert "critical difference 2.0" in picture
     assert "mean rank over 2 data sets" in picture

@@ -23,6 +23,7 @@ COLUMNS = 92
 SCREENS = {  # picture → commands; those without a picture prepare others
     "": [f"train {DATA} --model ease --out ease"],
     "screen-train.svg": [f"train {DATA} --budget 20s --out hybrid"],
+    "screen-recommend.svg": ["recommend hybrid --history 1,2 -k 5 --explain"],
     "screen-compare.svg": ["compare ease hybrid"],
     "screen-models.svg": ["models"],
 }

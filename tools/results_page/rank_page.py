@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from itemfold.experiments.suites.overrides import Entry
+from itemfold.experiments.suites.ranking_losses import Study
 from itemfold.experiments.suites.ranking_losses_runs import MeanRanks, on_shared_seeds
 from itemfold.experiments.suites.results import ResultTable, metric_title
 from itemfold.experiments.suites.suite import Suite
@@ -28,7 +30,10 @@ def rank_picture(found: MeanRanks, suite: Suite, tables: Sequence[ResultTable]) 
 
 
 def rank_plot(found: MeanRanks, gap: float, title: str) -> str:
-    """An SVG of mean ranks; losses within the critical difference of the best are filled."""
+    """An SVG of mean ranks, with a tick for the rank on each data set.
+
+    Losses within the critical difference of the best are filled.
+    """
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -37,6 +42,8 @@ def rank_plot(found: MeanRanks, gap: float, title: str) -> str:
         figure = Figure(figsize=(5.2, 1.0 + 0.24 * len(names)), layout="constrained")
         axes = figure.subplots()
         for place, rank in enumerate(ranks):
+            each = found.of_data[names[place]]
+            axes.plot(each, [place] * len(each), "|", color=BASE, alpha=0.5, markersize=7)
             fill = COLOUR if rank - ranks[0] <= gap else "white"
             axes.plot(rank, place, "o", color=COLOUR, markerfacecolor=fill, markersize=5.5)
         axes.plot([ranks[0], ranks[0] + gap], [-0.9, -0.9], color=BASE, linewidth=1.6)
@@ -44,7 +51,7 @@ def rank_plot(found: MeanRanks, gap: float, title: str) -> str:
         axes.set_yticks(range(len(names)), names)
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(len(names) - 0.5, -1.8)
-        axes.set_xlabel(f"mean rank over {len(found.data)} data sets, 1 is best")
+        axes.set_xlabel(f"mean rank over {len(found.data)} data sets (ticks: on each), 1 is best")
         text = svg_of(figure, title)
     points = {"ranks": [Point(name, rank, gap, False) for name, rank in found.ranks.items()]}
     return f"{text}<!-- figures {digest('rank', points)} -->\n"
@@ -59,3 +66,47 @@ def rank_table(found: MeanRanks, tables: Sequence[ResultTable], metric: str) -> 
         for name, rank in found.ranks.items()
     ]
     return grid(["loss", "mean rank", *found.data], body)
+
+
+def study_cells(study: Study, tables: Sequence[ResultTable], trials: Sequence[ResultTable]) -> str:
+    """What the study asks for on each data set, and what of it is there."""
+    found = {table.entry.key: table for table in tables}
+    tried = {table.entry.key: [row.cell.row for row in table.rows] for table in trials}
+    body, names = [], [name for name, _, _ in study.rows()]
+    for key in (Entry.parse(data).key for data in study.data):
+        rows = {row.cell.row: row for row in found[key].rows} if key in found else {}
+        of_loss = [
+            sum(row.rpartition("-")[0] == name for row in tried.get(key, ())) for name in rows
+        ]
+        seeds = [len(row.results) for row in rows.values()]
+        missing = [name for name in names if name not in rows] if rows else ["all"]
+        cells = [f"{len(rows)} of {len(names)}", _range(of_loss), _range(seeds)]
+        body.append([key, *cells, ", ".join(missing) or "–"])
+    return grid(["data", "losses", "trials each", "seeds each", "missing"], body)
+
+
+def _range(counts: Sequence[int]) -> str:
+    """The least and the largest count.
+
+    >>> _range([2, 3, 3]), _range([5, 5]), _range([])
+    ('2–3', '5', '–')
+    """
+    if not counts:
+        return "–"
+    least, most = min(counts), max(counts)
+    return f"{least}" if least == most else f"{least}–{most}"
+
+
+def leaders(tables: Sequence[ResultTable], metric: str, shown: Sequence[str]) -> str:
+    """For each data set the three best losses, and the places of some others."""
+    lines = []
+    for table in map(on_shared_seeds, tables):
+        rows = [row for row in table.rows if row.mean(metric) is not None]
+        order = sorted(rows, key=lambda row: -(row.mean(metric) or 0.0))
+        places = {row.cell.row: n for n, row in enumerate(order, 1)}
+        best = ", ".join(f"*{row.cell.row}* {row.mean(metric):.2f}" for row in order[:3])
+        others = "; ".join(
+            f"*{name}* place {places[name]} of {len(order)}" for name in shown if name in places
+        )
+        lines.append(f"- {table.entry.title}: {best}; {others}.")
+    return "\n".join(lines)

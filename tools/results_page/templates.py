@@ -25,6 +25,9 @@
     {details SUITE}                      the tables of a suite's page
     {rank_table SUITE METRIC}            rows by mean rank, with the metric on each data set
     {rank_test SUITE}                    Friedman's test and the critical difference
+    {mean_rank SUITE ROW}                the mean rank of a row, and its place
+    {study_cells}                        what of the study of ranking losses is there
+    {leaders SUITE METRIC ROW,ROW}       the best rows of each data set, and the places of others
     {pages}                              links to the pages of all suites
 """
 
@@ -39,11 +42,12 @@ from pathlib import Path
 from typing import Any
 
 from itemfold.errors import ItemfoldError
+from itemfold.experiments.suites.ranking_losses import STUDY, TRIALS_OF, Study
 from itemfold.experiments.suites.ranking_losses_runs import MeanRanks, mean_ranks
 from itemfold.experiments.suites.results import ResultRow, ResultTable
 from itemfold.experiments.suites.suite import Suite
 from results_page.formatting import GENERATED, grid, probability
-from results_page.rank_page import rank_table
+from results_page.rank_page import leaders, rank_table, study_cells
 from results_page.remarks import best_seconds, epoch_seconds
 from results_page.suite_page import table_details
 
@@ -309,6 +313,19 @@ def _rank_test(found: Found, suite: str) -> str:
     )
 
 
+def _mean_rank(found: Found, suite: str, row: str) -> str:
+    ranks = _ranks(found, suite).ranks
+    return f"{ranks[row]:.1f}, place {list(ranks).index(row) + 1} of {len(ranks)}"
+
+
+def _study_cells(found: Found) -> str:
+    return study_cells(Study(), *(found.suites[name][1] for name in (STUDY, TRIALS_OF)))
+
+
+def _leaders(found: Found, suite: str, metric: str, rows: str) -> str:
+    return leaders(found.suites[suite][1], metric, rows.split(","))
+
+
 LOOKUPS: dict[str, Callable[..., str]] = {
     "p": _p,
     "part": _part,
@@ -327,5 +344,8 @@ LOOKUPS: dict[str, Callable[..., str]] = {
     "details": _details,
     "rank_table": _rank_table,
     "rank_test": _rank_test,
+    "mean_rank": _mean_rank,
+    "study_cells": _study_cells,
+    "leaders": _leaders,
     "pages": _pages,
 }

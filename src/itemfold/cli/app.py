@@ -200,16 +200,16 @@ def compare_command(
     check_format(format_)
     file = check_plot(plot)
     loaded = load_runs(runs)
-    found, values, notes = compare_runs(loaded, parse_optional_list("metrics", metrics))
-    tables = [results.comparison(found, values, notes)]
-    (metric, *_) = shown_metrics(values[found.baseline])
+    found = compare_runs(loaded, parse_optional_list("metrics", metrics))
+    tables = [results.comparison(found)]
+    (metric, *_) = shown_metrics(found.values[found.tests.baseline])
     if (compared := compare_by_activity(loaded, metric)).groups:
         tables.append(compared_by_activity(compared))
-    if format_ == "table" and len(values) == len(loaded):  # otherwise seeds are joined
+    if format_ == "table" and len(found.values) == len(loaded):  # otherwise seeds are joined
         console.print(Text(compared_verdict(loaded), "bold"))
     print_tables(tables, format_)
     if file is not None:
-        compared_plot(values, file)
+        compared_plot(found.values, file)
 
 
 def report_command(
@@ -227,7 +227,7 @@ def report_command(
 
     Example: itemfold report runs/bpr runs/item --out report.html
     """
-    from itemfold.cli.html_report import write_report
+    from itemfold.cli.report.page import write_report
 
     write_report(runs, out, curves=curves)
     print_line(f"report: {out}")

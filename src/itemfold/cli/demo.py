@@ -11,10 +11,10 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
-from itemfold.cli.html_report import write_report
+from itemfold.cli.report.page import write_report
 from itemfold.cli.tables import results
 from itemfold.cli.tables.formats import on_terminal
-from itemfold.cli.tables.layout import p_value, program
+from itemfold.cli.tables.layout import p_phrase, program
 from itemfold.cli.tables.recommendations import recommendations
 from itemfold.data.datasets import load
 from itemfold.evaluation.compare import compare_runs
@@ -108,10 +108,10 @@ def run_demo(
             runs[name] = unless_stopped(run)
         console.print(f"\n[bold]{title}[/]")
         found = compare_runs(runs, METRICS)
-        console.print(on_terminal(results.comparison(*found)))
+        console.print(on_terminal(results.comparison(found)))
         if protocol == "transductive":
             console.print(LEGEND, style="dim", highlight=False)
-        for sentence in (losses_compared(runs, found[0]), hybrid_compared(runs)):
+        for sentence in (losses_compared(runs, found.tests), hybrid_compared(runs)):
             console.print(f"• {sentence}", highlight=False)
         console.print()
     history = recommend_to_new_user(runs["hybrid"], console)
@@ -151,8 +151,8 @@ def hybrid_compared(runs: Mapping[str, Run]) -> str:
     others = {name: run.metrics["test"]["ndcg@20"] for name, run in runs.items()}
     own = others.pop("hybrid")
     best = max(others, key=others.__getitem__)
-    found, *_ = compare_runs({best: runs[best], "hybrid": runs["hybrid"]})
-    verdict, p = _verdict(found, "hybrid")
+    found = compare_runs({best: runs[best], "hybrid": runs["hybrid"]})
+    verdict, p = _verdict(found.tests, "hybrid")
     change = f", {own / others[best] - 1:+.1%}" if others[best] else ""
     return (
         f"The hybrid, the default of `itemfold train`, is {verdict} {best}, the best of the others "
@@ -164,8 +164,7 @@ def _verdict(found: Comparison, name: str) -> tuple[str, str]:
     """How a system compares with the baseline in NDCG, and the p-value."""
     row = found.row(name, "ndcg@20")
     verdict = "level with" if row.p_t >= 0.05 else "above" if row.test.difference > 0 else "below"
-    p = p_value(row.p_t)
-    return verdict, f"p {p}" if p.startswith("<") else f"p = {p}"
+    return verdict, p_phrase(row.p_t)
 
 
 def recommend_to_new_user(run: Run, console: Console) -> str:

@@ -213,7 +213,7 @@ class OtherSystem:
     ) -> tuple[list[ResultTable], Evaluation]:
         """Tables of the lists' metrics, compared with those of a run, and the evaluation."""
         from itemfold.cli.tables import results
-        from itemfold.evaluation.comparing import compare
+        from itemfold.evaluation.compare import compare
         from itemfold.evaluation.evaluate import evaluate
         from itemfold.evaluation.lists import read_lists
         from itemfold.experiments.stored import split_of
@@ -235,7 +235,7 @@ class OtherSystem:
             )
             systems = {Path(target).name: own, lists.stem: of_lists}
             found = compare(metrics=asked or None, **systems)
-            compared = results.comparison(found.tests, found.values, found.notes)
+            compared = results.comparison(found)
             tables.append(replace(compared, title=f"against {Path(target).name}"))
         return tables, of_lists
 

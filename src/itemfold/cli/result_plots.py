@@ -9,7 +9,7 @@ from typing import Any
 from itemfold.data.array_types import Floats
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.activity import ByActivity
-from itemfold.evaluation.significance import Interval, bootstrap_interval
+from itemfold.evaluation.intervals import Interval, bootstrap_interval
 from itemfold.files import atomic, check_file
 
 KINDS = (".svg", ".png", ".pdf")

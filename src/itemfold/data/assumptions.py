@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from shlex import quote
 
 import numpy as np
@@ -36,9 +37,12 @@ def assumptions(data: Interactions, split: Split) -> tuple[str, ...]:
 
 def _columns(data: Interactions) -> str:
     """The options that name the columns, unless all were named."""
-    if data.layout is None or all(role in data.source for role in data.layout.columns):
+    if data.layout is None:
         return ""
-    return f"columns: {data.layout.options}"
+    used = {role: c for role, c in data.layout.columns.items() if role not in data.left_out}
+    if all(role in data.source for role in used):
+        return ""
+    return f"columns: {replace(data.layout, columns=used).options}"
 
 
 def _likes(data: Interactions) -> str:

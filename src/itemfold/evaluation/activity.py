@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.array_types import Bools, Ints
-from itemfold.evaluation.significance import Interval, bootstrap_intervals
+from itemfold.evaluation.intervals import Interval, bootstrap_intervals
 
 USER_COLUMNS = ("user", "history", "new")  # of per-user values; all others are metrics
 THIRDS = ("light", "middle", "heavy")

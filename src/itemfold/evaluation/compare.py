@@ -1,112 +1,169 @@
-"""Comparison of runs over their common users, with paired tests."""
+"""`compare`: paired tests of runs, and of evaluations of anything else."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from itemfold.data.array_types import Bools, Floats
+from itemfold.data.array_types import Bools
 from itemfold.data.interactions import IdMap
 from itemfold.errors import ItemfoldError
-from itemfold.evaluation.activity import USER_COLUMNS, ActivityGroup, activity_groups
-from itemfold.evaluation.metrics import parse_metrics
+from itemfold.evaluation.activity import (
+    USER_COLUMNS,
+    ActivityGroup,
+    activity_groups,
+    shown_metrics,
+)
+from itemfold.evaluation.evaluation import Evaluation
+from itemfold.evaluation.intervals import bootstrap_interval
+from itemfold.evaluation.paired_values import COMPARED_METRICS, EvaluatedRun, Values, paired_values
 from itemfold.evaluation.significance import Comparison, compare_values, mean_over_seeds
+from itemfold.validation import shown
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
-class EvaluatedRun(Protocol):
-    """The attributes of a run that a comparison uses."""
+@dataclass(frozen=True, repr=False)
+class ComparedRuns:
+    """Systems on the same users, each tested against the first.
 
-    config: dict[str, dict[str, Any]]
-    protocol: str
-    dataset: dict[str, Any]
-    metrics: dict[str, Any]
+    Attributes:
+        tests: Every other system against the first: differences, intervals and p-values.
+        values: Each user's value of each metric, by system; means over seeds.
+        notes: What was compared.
+    """
+
+    tests: Comparison
+    values: Values
+    notes: tuple[str, ...]
+
+    def to_frame(self) -> pl.DataFrame:
+        """A polars frame with a row for each metric and system.
+
+        Returns:
+            Columns metric, system, mean, low and high (of the 95 % interval), and for all but the
+            first system difference, p_t and p_wilcoxon (Holm-corrected).
+        """
+        import polars as pl
+
+        rows = []
+        for metric in self.values[self.tests.baseline]:
+            for system, own in self.values.items():
+                found = bootstrap_interval(own[metric])
+                row = {"metric": metric, "system": system, "mean": found.mean}
+                row |= {"low": found.low, "high": found.high}
+                if system != self.tests.baseline:
+                    tested = self.tests.row(system, metric)
+                    row |= {"difference": tested.test.difference, "p_t": tested.p_t}
+                    row |= {"p_wilcoxon": tested.p_wilcoxon}
+                rows.append(row)
+        floats = dict.fromkeys(("difference", "p_t", "p_wilcoxon"), pl.Float64)
+        return pl.DataFrame(rows, schema_overrides=floats, infer_schema_length=None)
+
+    def __repr__(self) -> str:
+        """A table, for notebooks."""
+        width = max(map(len, self.values))
+        lines = ["; ".join(self.notes)]
+        for row in self.to_frame().iter_rows(named=True):
+            text = f"{row['metric']:<16} {row['system']:<{width}} {row['mean']:.4f}"
+            if row["p_t"] is not None:
+                text += f"  {row['difference']:+.4f}  p = {row['p_t']:.3g}"
+            lines.append(text)
+        return "\n".join(lines)
+
+
+def compare(*systems: Any, metrics: Sequence[str] | None = None, **named: Any) -> ComparedRuns:
+    """Compare systems on the users that all of them evaluated; the first is the baseline.
+
+    Runs that differ only in their seeds are one system, tested over users and seeds.
+
+    Args:
+        *systems: Runs, or results of `evaluate`; they are named by their models, or system 1, 2 …
+        metrics: Metrics that all have, such as "ndcg@20". Default: recall and NDCG.
+        **named: Further systems under names of your own.
+
+    Returns:
+        Means with intervals, and paired tests with Holm's correction.
+
+    Raises:
+        ItemfoldError: There are fewer than two systems, they have no users in common, or a metric
+            is missing.
+
+    Examples:
+        >>> import itemfold as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=200,items=80,interactions=3000"))
+        >>> ease = ir.train(split, ir.models.EASE())
+        >>> together = split.train.T @ split.train
+        >>> theirs = ir.evaluate(lambda history, users: history @ together, split)
+        >>> found = ir.compare(ease, theirs=theirs, metrics=["ndcg@20"])
+        >>> found.to_frame()["system"].to_list()
+        ['ease', 'theirs']
+        >>> 0 <= found.tests.row("theirs", "ndcg@20").p_t <= 1
+        True
+    """
+    runs = _named(systems, named)
+    return compare_runs(runs, _common_metrics(runs) if metrics is None else metrics)
+
+
+def _named(systems: Sequence[Any], named: Mapping[str, Any]) -> dict[str, EvaluatedRun]:
+    """Every system under a name, as runs; an evaluation has the data of the first run."""
+    out: dict[str, Any] = {}
+    for number, system in enumerate(systems, start=1):
+        name = str(system.metrics["model"]) if hasattr(system, "config") else f"system {number}"
+        out[f"{name} {number}" if name in out else name] = system
+    out |= named
+    for name, system in out.items():
+        if not (hasattr(system, "per_user") and hasattr(system, "metrics")):
+            raise ItemfoldError(
+                f"{name!r} must be a Run or the result of evaluate, got {shown(system)}; load a "
+                "folder with Run.load(folder)"
+            )
+    runs = [system for system in out.values() if not isinstance(system, Evaluation)]
+    about = {"protocol": runs[0].protocol, "dataset": runs[0].dataset} if runs else {}
+    about |= {"config": {"split": runs[0].config.get("split", {})}} if runs else {}
+    return {
+        name: _Evaluated(system.columns, {"test": system.metrics}, **about)
+        if isinstance(system, Evaluation)
+        else system
+        for name, system in out.items()
+    }
+
+
+def _common_metrics(runs: Mapping[str, EvaluatedRun]) -> list[str]:
+    """The usual metrics; if a system does not have them, NDCG and recall at any cut-off."""
+    first, *others = (list(run.per_user) for run in runs.values())
+    known = [m for m in first if m not in USER_COLUMNS and all(m in other for other in others)]
+    usual = [metric for metric in COMPARED_METRICS if metric in known]
+    return usual or shown_metrics(known)
+
+
+@dataclass
+class _Evaluated:
+    """An evaluation with the attributes of a run that a comparison uses."""
+
     per_user: dict[str, npt.NDArray[Any]]
-
-
-COMPARED_METRICS = ("recall@20", "capped_recall@20", "ndcg@20")
-
-
-def common_values(
-    runs: Mapping[str, EvaluatedRun], metrics: Sequence[str] | None = None
-) -> tuple[dict[str, dict[str, Floats]], int]:
-    """Per-user values of each run, aligned over their common users, and the number of users."""
-    _check_comparable(runs)
-    wanted = _stored_metrics(runs, metrics)
-    users = _common_users(runs)
-    values = {}
-    for name, run in runs.items():
-        rows = IdMap(run.per_user["user"]).index(users)
-        values[name] = {metric: run.per_user[metric][rows] for metric in wanted}
-    return values, len(users)
-
-
-def _common_users(runs: Mapping[str, EvaluatedRun]) -> npt.NDArray[Any]:
-    """Ids of the users that every run evaluated, in the order of the first."""
-    users = [run.per_user["user"] for run in runs.values()]
-    shared = np.all([IdMap(ids).index(users[0]) >= 0 for ids in users], axis=0)
-    if not shared.any():
-        raise ItemfoldError(
-            "the runs must have evaluated users in common, got none; split them with the same seed"
-        )
-    found: npt.NDArray[Any] = users[0][shared]
-    return found
-
-
-def _check_comparable(runs: Mapping[str, EvaluatedRun]) -> None:
-    """Raise if the users of the runs cannot be paired."""
-    if len(runs) < 2:
-        raise ItemfoldError(f"'runs' must be at least two different runs, got {len(runs)}")
-    prints = {name: run.dataset["fingerprint"] for name, run in runs.items()}
-    if len(set(prints.values())) > 1:
-        listed = ", ".join(f"{name} {value}" for name, value in prints.items())
-        raise ItemfoldError(f"the runs must use the same data, got the fingerprints {listed}")
-    protocols = {run.protocol for run in runs.values()}
-    if len(protocols) > 1:
-        raise ItemfoldError("the runs must use one protocol, got transductive and inductive")
-    windows = {run.config.get("split", {}).get("window") for run in runs.values()}
-    if len(windows) > 1:
-        raise ItemfoldError(
-            "the runs must be of one time window; itemfold report shows runs of several"
-        )
-    for name, run in runs.items():
-        if "user" not in run.per_user:
-            why = "per_user.npz is missing" if run.metrics["test"] else "nothing was held out"
-            raise ItemfoldError(f"{name} must have per-user values, got none: {why}")
-
-
-def _stored_metrics(runs: Mapping[str, EvaluatedRun], metrics: Sequence[str] | None) -> list[str]:
-    """The metrics to compare; every run must have stored all of them."""
-    wanted = list(COMPARED_METRICS) if metrics is None else [m.key for m in parse_metrics(metrics)]
-    known = [
-        name
-        for name in next(iter(runs.values())).per_user
-        if name not in USER_COLUMNS and all(name in run.per_user for run in runs.values())
-    ]
-    missing = [name for name in wanted if name not in known]
-    if missing:
-        raise ItemfoldError(
-            f"'metrics' must be stored in all runs ({', '.join(known)}), got {missing[0]!r}; "
-            "itemfold evaluate computes others"
-        )
-    return wanted
+    metrics: dict[str, Any]
+    protocol: str = ""
+    dataset: dict[str, Any] = field(default_factory=lambda: {"fingerprint": ""})
+    config: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def compare_runs(
     runs: Mapping[str, EvaluatedRun], metrics: Sequence[str] | None = None
-) -> tuple[Comparison, dict[str, dict[str, Floats]], tuple[str, ...]]:
-    """Compare every run with the first: paired tests with Holm's correction, values and notes.
+) -> ComparedRuns:
+    """Compare every run with the first: paired tests with Holm's correction.
 
     Runs that differ only in their seeds are one system, tested over users and seeds, unless there
     is no other system.
     """
-    values, _, notes = _paired_values(runs, metrics)
+    values, _, notes = paired_values(runs, metrics)
     means = {n: {m: mean_over_seeds(v) for m, v in own.items()} for n, own in values.items()}
-    return compare_values(values, next(iter(values))), means, notes
+    return ComparedRuns(compare_values(values, next(iter(values))), means, notes)
 
 
 @dataclass(frozen=True)
@@ -133,7 +190,7 @@ def compare_by_activity(
     correction is over all groups and systems. There are no groups if all users are alike, or if
     the runs do not store the histories.
     """
-    values, users, _ = _paired_values(runs, [metric])
+    values, users, _ = paired_values(runs, [metric])
     first = next(iter(values))
     (key,) = values[first]
     masks = _groups_of_users(runs, users)
@@ -157,77 +214,3 @@ def _groups_of_users(
         history[rows] = run.per_user["history"][known]
         is_new[rows] = run.per_user["new"][known] if "new" in run.per_user else False
     return {g: mask for g, mask in activity_groups(history, is_new).items() if g.name != "all"}
-
-
-def _paired_values(
-    runs: Mapping[str, EvaluatedRun], metrics: Sequence[str] | None
-) -> tuple[dict[str, dict[str, Floats]], npt.NDArray[Any], tuple[str, ...]]:
-    """Values of each system, ``[users]`` or ``[seeds, users]``, the users' ids, and notes."""
-    systems = by_system(runs)
-    if 1 < len(systems) < len(runs):
-        return _values_of_systems(systems, metrics)
-    values, count = common_values(runs, metrics)
-    notes = [f"{count} users in common"]
-    splits = [run.config.get("split") for run in runs.values()]
-    if any(split != splits[0] for split in splits):
-        notes.append("the runs were split differently: different items of a user were held out")
-    return values, _common_users(runs), tuple(notes)
-
-
-# --- several seeds of one system ----------------------------------------------------------------
-
-Seed = tuple[Any, Any]  # of the split and of training
-Seeds = dict[Seed, EvaluatedRun]
-NOT_THE_SYSTEM = ("seed", "device", "precision", "save_seconds")
-
-
-def by_system(runs: Mapping[str, EvaluatedRun]) -> dict[str, Seeds]:
-    """Group runs that differ only in their seeds, under the name of the first run of each group."""
-    names: dict[str, str] = {}
-    systems: dict[str, Seeds] = {}
-    for name, run in runs.items():
-        config = {
-            section: {key: settings[key] for key in settings if key not in NOT_THE_SYSTEM}
-            for section, settings in run.config.items()
-        }
-        first = names.setdefault(json.dumps(config, sort_keys=True, default=str), name)
-        systems.setdefault(first, {})[_seed(run)] = run
-    if sum(len(own) for own in systems.values()) < len(runs):  # a run and its copy
-        return {name: {_seed(run): run} for name, run in runs.items()}
-    return systems
-
-
-def _seed(run: EvaluatedRun) -> Seed:
-    return run.config.get("split", {}).get("seed"), run.config.get("train", {}).get("seed")
-
-
-def _values_of_systems(
-    systems: Mapping[str, Seeds], metrics: Sequence[str] | None
-) -> tuple[dict[str, dict[str, Floats]], npt.NDArray[Any], tuple[str, ...]]:
-    """Values of systems of several seeds, ``[seeds, users]``, the users' ids, and notes."""
-    runs = {f"{name} {seed}": run for name, own in systems.items() for seed, run in own.items()}
-    _check_comparable(runs)
-    wanted = _stored_metrics(runs, metrics)
-    seeds = list(dict.fromkeys(seed for own in systems.values() for seed in own))
-    users = IdMap(np.unique(np.concatenate([run.per_user["user"] for run in runs.values()])))
-    values = {
-        name: {metric: _table(own, seeds, users, metric) for metric in wanted}
-        for name, own in systems.items()
-    }
-    first = next(iter(systems))
-    notes = [f"seeds: {', '.join(f'{name} {len(own)}' for name, own in systems.items())}"]
-    notes += [
-        f"{name} shares no seed with {first}, so it is not tested"
-        for name, own in systems.items()
-        if not set(own) & set(systems[first])
-    ]
-    return values, users.ids, tuple(notes)
-
-
-def _table(own: Seeds, seeds: Sequence[Seed], users: IdMap, metric: str) -> Floats:
-    """The values of a metric, ``[seeds, users]``, NaN where a user was not evaluated."""
-    out = np.full((len(seeds), len(users.ids)), np.nan)
-    for row, seed in enumerate(seeds):
-        if seed in own:
-            out[row, users.index(own[seed].per_user["user"])] = own[seed].per_user[metric]
-    return out

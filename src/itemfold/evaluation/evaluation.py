@@ -11,7 +11,7 @@ import numpy.typing as npt
 from itemfold.data.array_types import Bools
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.activity import ActivityGroup, ByActivity, by_activity, shown_metrics
-from itemfold.evaluation.significance import Interval, bootstrap_interval, bootstrap_intervals
+from itemfold.evaluation.intervals import Interval, bootstrap_interval, bootstrap_intervals
 
 if TYPE_CHECKING:
     import polars as pl

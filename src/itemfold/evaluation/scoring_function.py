@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,24 @@ class ScoringFunction(Model):
 
 def scorer_of_function(function: Any, split: Split) -> Model:
     """A model that scores with a function; of lists, which are not scored, one without it."""
+    if callable(function) and not _takes(function, 2):
+        raise ItemfoldError(
+            "'run' must be a function of two arguments, a sparse matrix with the history of each "
+            f"user in a row and the numbers of their training rows, got {shown(function)}"
+        )
     out = ScoringFunction()
     out.n_users, out.n_items = split.train.shape
     out.store("nothing", torch.empty(0))
     out.function = function
     return out
+
+
+def _takes(function: Callable[..., Any], count: int) -> bool:
+    """Whether a function can be called with so many arguments; True if that is not known."""
+    try:
+        signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # of some functions in C
+        return True
+    return True

@@ -1,4 +1,4 @@
-"""Significance of differences: paired tests over users and seeds, Holm's correction, bootstrap."""
+"""Significance of differences: paired tests over users and seeds, with Holm's correction."""
 
 import math
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from itemfold.data.array_types import Bools, Floats
 from itemfold.errors import ItemfoldError
+from itemfold.evaluation.intervals import Interval, bootstrap_interval, one_per_user
 
 
 @dataclass(frozen=True)
@@ -26,15 +27,6 @@ class PairedTest:
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A mean with its percentile bootstrap interval."""
-
-    mean: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class ComparisonRow:
     """One system against the baseline on one metric; the p-values are corrected over the table."""
 
@@ -45,6 +37,11 @@ class ComparisonRow:
     test: PairedTest
     p_t: float
     p_wilcoxon: float
+
+    @property
+    def change(self) -> float:
+        """The difference relative to the baseline; 0 if the baseline has 0."""
+        return self.test.difference / self.baseline_mean if self.baseline_mean else 0.0
 
 
 @dataclass(frozen=True)
@@ -69,13 +66,6 @@ class Comparison:
         raise ItemfoldError(f"the comparison has no row {system}/{metric}: choose from {known}")
 
 
-def _values(x: npt.ArrayLike, name: str) -> Floats:
-    values = np.asarray(x, dtype=np.float64)
-    if values.ndim != 1:
-        raise ItemfoldError(f"'{name}' must have one value per user, got shape {values.shape}")
-    return values
-
-
 def paired_test(a: npt.ArrayLike, b: npt.ArrayLike, *, wilcoxon: bool = True) -> PairedTest:
     """Paired t-test and Wilcoxon signed-rank test of per-user values, in the same order of users.
 
@@ -86,7 +76,7 @@ def paired_test(a: npt.ArrayLike, b: npt.ArrayLike, *, wilcoxon: bool = True) ->
     """
     import scipy.special
 
-    a, b = _values(a, "a"), _values(b, "b")
+    a, b = one_per_user(a, "a"), one_per_user(b, "b")
     if len(a) != len(b):
         raise ItemfoldError(f"'b' must have as many users as 'a', {len(a)}, got {len(b)}")
     kept = np.isfinite(a) & np.isfinite(b)
@@ -215,7 +205,7 @@ def crossed_bound(test: PairedTest, of_seeds: npt.ArrayLike) -> PairedTest:
         >>> [crossed_bound(over_users, seeds).p_t < 0.05 for seeds in ([0.2, 0.2], [0.0, 0.4])]
         [True, False]
     """
-    means = _values(of_seeds, "of_seeds")
+    means = one_per_user(of_seeds, "of_seeds")
     seeds, mean = len(means), test.difference
     if seeds < 2 or mean == 0 or not math.isfinite(test.effect_size):
         return replace(test, seeds=max(seeds, 1))
@@ -247,7 +237,7 @@ def holm(p_values: npt.ArrayLike) -> Floats:
     >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
     """
-    p = _values(p_values, "p_values")
+    p = one_per_user(p_values, "p_values")
     if ((p < 0) | (p > 1)).any():
         raise ItemfoldError(f"'p_values' must be between 0 and 1, got {p.tolist()}")
     adjusted = p.copy()
@@ -255,73 +245,6 @@ def holm(p_values: npt.ArrayLike) -> Floats:
     factors = np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(np.maximum.accumulate(factors * p[order]), 1.0)
     return adjusted
-
-
-def bootstrap_interval(
-    x: npt.ArrayLike,
-    seed: int | np.random.Generator = 0,
-    *,
-    level: float = 0.95,
-    resamples: int = 1000,
-) -> Interval:
-    """Percentile bootstrap interval of the mean over users; NaN and ∞ are left out.
-
-    One user gives an interval of zero width; without users the mean and the interval are NaN.
-    """
-    if not 0 < level < 1:
-        raise ItemfoldError(f"'level' must be between 0 and 1, got {level}")
-    if resamples < 1:
-        raise ItemfoldError(f"'resamples' must be a positive integer, got {resamples}")
-    values = _values(x, "x")
-    values = values[np.isfinite(values)]
-    n = len(values)
-    if n == 0:
-        return Interval(math.nan, math.nan, math.nan)
-    generator = np.random.default_rng(seed)
-    block = max(1, 4_000_000 // n)  # resamples per block: tens of MB for any number of users
-    means = [
-        values[generator.integers(0, n, (min(block, resamples - done), n), dtype=np.int32)].mean(1)
-        for done in range(0, resamples, block)
-    ]
-    tail = (1 - level) / 2
-    low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
-    return Interval(float(values.mean()), float(low), float(high))
-
-
-def bootstrap_intervals(columns: Mapping[str, npt.ArrayLike], seed: int = 0) -> dict[str, Interval]:
-    """`bootstrap_interval` of several metrics of the same users; all share the drawn users.
-
-    Drawing takes most of the time, so many metrics cost little more than one. A metric with NaN or
-    ∞ is of other users and is drawn for alone.
-    """
-    values = {name: _values(x, name) for name, x in columns.items()}
-    whole = [name for name, x in values.items() if len(x) and np.isfinite(x).all()]
-    if len({len(values[name]) for name in whole}) > 1:
-        raise ItemfoldError("'columns' must have the same number of users")
-    found = {name: bootstrap_interval(x, seed) for name, x in values.items() if name not in whole}
-    if whole:
-        table = np.column_stack([values[name] for name in whole])  # [users, metrics]
-        means = _resampled_means(table, np.random.default_rng(seed))
-        low, high = np.quantile(means, [0.025, 0.975], axis=0)
-        for n, name in enumerate(whole):
-            found[name] = Interval(float(values[name].mean()), float(low[n]), float(high[n]))
-    return {name: found[name] for name in columns}
-
-
-def _resampled_means(
-    table: Floats, generator: np.random.Generator, resamples: int = 1000
-) -> Floats:
-    """Means of every column over users drawn with replacement, ``[resamples, metrics]``."""
-    n = len(table)
-    block = max(1, 4_000_000 // n)
-    means = []
-    for done in range(0, resamples, block):
-        size = min(block, resamples - done)
-        drawn = generator.integers(0, n, (size, n), dtype=np.int32)
-        cells = (drawn + n * np.arange(size)[:, None]).ravel()
-        counts = np.bincount(cells, minlength=size * n).reshape(size, n)  # times a user is drawn
-        means.append(counts.astype(np.float64) @ table / n)
-    return np.concatenate(means)
 
 
 def compare_values(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,11 +36,12 @@ def run_config(
     progress: bool = False,
     started: float | None = None,
     report: Callable[[str], None] | None = None,
+    metrics: Sequence[str] | None = None,
 ) -> Run:
     """Train what a request asks for; data that is already loaded can be passed in.
 
     A budget counts from ``started``, by `time.monotonic`; default: from now. ``report`` is called
-    with what was assumed about a file, before training.
+    with what was assumed about a file, before training. ``metrics``: see `fit_and_test`.
     """
     started = time.monotonic() if started is None else started
     if out is not None:
@@ -53,7 +54,15 @@ def run_config(
     split = data if isinstance(data, Split) else make_split(config, data, model)
     if report is not None and isinstance(data, Interactions):
         report_assumptions(data, split, report)
-    return fit_and_test(settings, split, out=out, resume=resume, progress=progress, started=started)
+    return fit_and_test(
+        settings,
+        split,
+        out=out,
+        resume=resume,
+        progress=progress,
+        started=started,
+        metrics=metrics,
+    )
 
 
 def report_assumptions(data: Interactions, split: Split, report: Callable[[str], None]) -> None:
@@ -125,4 +134,6 @@ def _open_strategy(
     if strategy != "time" and prefers_time(data):
         problem = time_problem(data, **shares)
         notes.append(f"The times are not used, and the split is random: {problem}.")
+    elif strategy == "interactions" and data.held_out is None and "time" in data.left_out:
+        notes.append("The split is random, because the time column was left out.")
     return strategy

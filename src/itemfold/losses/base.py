@@ -315,3 +315,8 @@ def check_mask(mask: Tensor | None, name: str) -> None:
 def mean(values: Tensor, mask: Tensor) -> Tensor:
     """Mean over the real entries of the last dimension, 0 where there are none."""
     return torch.where(mask, values, 0.0).sum(-1) / mask.sum(-1).clamp(min=1)
+
+
+def mean_over_users(values: Tensor, mask: Tensor) -> Tensor:
+    """Mean over the real positives of each user, then over the users that have one."""
+    return mean(mean(values, mask), mask.any(-1))

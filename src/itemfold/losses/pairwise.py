@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from itemfold.losses.base import apply_mask, bindable, mean
+from itemfold.losses.base import apply_mask, bindable, mean, mean_over_users
 
 
 @bindable
@@ -27,7 +27,7 @@ def bpr(
     pos, mask = apply_mask(pos, pos_mask, "pos", 0.0)
     neg, negatives = apply_mask(neg, neg_mask, "neg", -torch.inf)  # softplus(−∞) = 0
     pairs = mean(softplus(neg[:, None, :] - pos[:, :, None]), negatives[:, None, :])  # [B, P]
-    return mean(mean(pairs, mask), mask.any(-1))
+    return mean_over_users(pairs, mask)
 
 
 @bindable
@@ -101,4 +101,4 @@ def warp(
     count = (short.detach() > 0).sum(-1).to(pos.dtype)  # [B, P]
     harmonic = torch.digamma(scale * count + 1) - torch.digamma(torch.ones_like(count))
     values = harmonic * short.sum(-1) / count.clamp(min=1)
-    return mean(mean(values, mask), mask.any(-1))
+    return mean_over_users(values, mask)

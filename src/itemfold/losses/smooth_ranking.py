@@ -6,7 +6,15 @@ import torch
 from torch import Tensor
 
 from itemfold.errors import ItemfoldError
-from itemfold.losses.base import Scores, apply_mask, bindable, check_mask, mean, widened
+from itemfold.losses.base import (
+    Scores,
+    apply_mask,
+    bindable,
+    check_mask,
+    mean,
+    mean_over_users,
+    widened,
+)
 from itemfold.ops.neural_sort import neural_sort, sinkhorn
 from itemfold.ops.smooth_rank import count_above
 
@@ -217,7 +225,7 @@ def item_log(
     """
     pos, mask = apply_mask(pos, pos_mask, "pos", 0.0)
     above = scale * negative_count(pos, neg, neg_mask, tau)  # [B, P]
-    return mean(mean(torch.log2(1 + above), mask), mask.any(-1))
+    return mean_over_users(torch.log2(1 + above), mask)
 
 
 @bindable

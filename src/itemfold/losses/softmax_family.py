@@ -1,12 +1,13 @@
 """Softmax losses over the negatives of a list: softmax (InfoNCE), sampled softmax, BSL and PSL."""
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from itemfold.losses.base import apply_mask, bindable, mean
+from itemfold.losses.base import apply_mask, bindable, mean_over_users
 
-ACTIVATIONS = ("tanh", "atan", "relu")  # of `psl`
 LOWEST = -69.0  # log(1e-30), in place of the logarithm of 0
 
 
@@ -43,7 +44,7 @@ def softmax(
     pos, mask = apply_mask(pos, pos_mask, "pos", 0.0)
     total, some = log_sum(neg, neg_mask, tau)
     values = torch.where(some, softplus(total - pos / tau), 0.0)  # [B, P]
-    return mean(mean(values, mask), mask.any(-1))
+    return mean_over_users(values, mask)
 
 
 @bindable
@@ -75,7 +76,7 @@ def bsl(
     pos, mask = apply_mask(pos, pos_mask, "pos", 0.0)
     total, some = log_sum(neg, neg_mask, tau)
     values = t2 * torch.where(some, total, 0.0) - pos / tau  # [B, P]
-    return mean(mean(values, mask), mask.any(-1))
+    return mean_over_users(values, mask)
 
 
 @bindable
@@ -148,11 +149,11 @@ def psl(
     neg, negatives = apply_mask(neg, neg_mask, "neg", 0.0)
     half = (neg[:, None, :] - pos[:, :, None]) / 2  # [B, P, N]
     if activation == "tanh":  # 1 + tanh d = 2 / (1 + e^{−2d})
-        log = torch.log(half.new_tensor(2.0)) + logsigmoid(2 * half)
+        log = math.log(2.0) + logsigmoid(2 * half)
     else:
         base = 1 + (torch.atan(half) if activation == "atan" else half)
         log = base.clamp(min=1e-30).log()
     log = torch.where(negatives[:, None, :], log.clamp(min=LOWEST), 2 * LOWEST)
     values = (log * (2 / tau)).logsumexp(-1)  # [B, P]
     values = torch.where(negatives.any(-1, keepdim=True), values, 0.0)
-    return mean(mean(values, mask), mask.any(-1))
+    return mean_over_users(values, mask)

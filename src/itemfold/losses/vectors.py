@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from itemfold.losses.base import bindable, mean
+from itemfold.losses.base import bindable, mean_over_users
 
 
 @bindable
@@ -45,7 +45,7 @@ def direct_au(
     users = normalize(torch.where(real[:, None], user_vectors, 0.0), dim=-1)
     items = normalize(torch.where(mask[:, :, None], item_vectors, 0.0), dim=-1)
     apart = (users[:, None, :] - items).square().sum(-1)  # [B, P]
-    alignment = mean(mean(apart, mask), real)
+    alignment = mean_over_users(apart, mask)
     first = mask.to(torch.uint8).argmax(-1) if mask.shape[-1] else None
     if first is None:
         return alignment

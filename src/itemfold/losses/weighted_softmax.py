@@ -1,10 +1,12 @@
 """Softmax losses that weigh positives or negatives: SL@K, AdvInfoNCE and the BC loss."""
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from itemfold.losses.base import apply_mask, bindable, mean
+from itemfold.losses.base import apply_mask, bindable, mean_over_users
 from itemfold.losses.softmax_family import log_sum
 
 
@@ -52,7 +54,7 @@ def sl_at_k(
     threshold = kth_highest(neg, neg_mask, own, own_mask, k)  # [B, 1]
     weight = torch.sigmoid((pos - threshold) / tau_quantile)
     values = torch.where(some, weight * (total - pos / tau), 0.0)  # [B, P]
-    return mean(mean(values, mask), mask.any(-1))
+    return mean_over_users(values, mask)
 
 
 @torch.no_grad()
@@ -108,9 +110,9 @@ def adv_info_nce(
     total, some = log_sum(neg + tau * log_weight, neg_mask, tau)
     if weight == 0:
         some = torch.zeros_like(some)
-    log_share = torch.log(total.new_tensor(max(weight, 1e-30)))
-    values = torch.where(some, softplus(total + log_share - pos / tau), 0.0)  # [B, P]
-    return mean(mean(values, mask), mask.any(-1))
+    total = total + math.log(max(weight, 1e-30))
+    values = torch.where(some, softplus(total - pos / tau), 0.0)  # [B, P]
+    return mean_over_users(values, mask)
 
 
 @torch.no_grad()
@@ -126,7 +128,7 @@ def hardest_log_weights(neg: Tensor, neg_mask: Tensor | None, tau: float, bound:
     ordered, place = value.sort(dim=-1, descending=True, stable=True)
     count = real.sum(-1, keepdim=True)  # padding sorts last
     number = torch.arange(1, neg.shape[-1] + 1, device=neg.device).to(value.dtype)  # m
-    ratio = torch.exp(value.new_tensor(-2.0 * bound))  # e^{−h}/e^{h}
+    ratio = math.exp(-2.0 * bound)  # e^{−h}/e^{h}
     first, rest = ordered.cumsum(-1), ordered.sum(-1, keepdim=True)
     mass = number + ratio * (count - number)
     means = torch.where(number <= count, (first + ratio * (rest - first)) / mass, -1.0)
@@ -134,8 +136,9 @@ def hardest_log_weights(neg: Tensor, neg_mask: Tensor | None, tau: float, bound:
     rank = torch.empty_like(place).scatter_(
         -1, place, torch.arange(neg.shape[-1], device=neg.device).expand_as(place)
     )
-    log_ratio = torch.where(rank <= best, value.new_tensor(0.0), value.new_tensor(-2.0 * bound))
-    mass = (best + 1) + ratio * (count - best - 1)
+    log_ratio = (rank > best).to(value.dtype) * (-2.0 * bound)
+    cut = (best + 1).to(value.dtype)
+    mass = cut + ratio * (count - cut)
     return log_ratio + torch.log(count.clamp(min=1) / mass.clamp(min=1e-30))
 
 
@@ -180,4 +183,4 @@ def bc(
     turned = cosine * margin.cos() - (1 - cosine * cosine).sqrt() * margin.sin()
     turned = torch.where(cosine <= -margin.cos(), -1.0, turned)  # θ + M ≥ π
     values = torch.where(some, softplus(total - turned / tau), 0.0)  # [B, P]
-    return mean(mean(values, mask), mask.any(-1))
+    return mean_over_users(values, mask)

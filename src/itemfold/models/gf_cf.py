@@ -20,7 +20,7 @@ from torch import Tensor
 
 from itemfold.graph.graph import Graph, inverse_root, row_degrees
 from itemfold.graph.propagation import propagate
-from itemfold.models.base import Kind, Model
+from itemfold.models.base import Kind, Model, explain_additive
 from itemfold.validation import at_least_zero, positive_integers
 
 SPARE = 32  # extra vectors, so that the wanted ones converge faster
@@ -111,12 +111,6 @@ class GFCF(Model):
             out[start : start + BLOCK] = (self.linear(x) + self.alpha * low).T
         return out
 
-    @torch.no_grad()
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
         """Score each history item alone: scores are additive."""
-        single = sp.csr_array(
-            (history.data, history.indices, np.arange(history.nnz + 1)),
-            shape=(history.nnz, self.n_items),
-        )
-        alone = self.scores(single, np.full(history.nnz, -1, dtype=np.int64))  # [H, items]
-        return alone[:, items].T
+        return explain_additive(self, history, items)

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from itemfold.errors import ItemfoldError
-from itemfold.models.base import Kind, Model
+from itemfold.models.base import Kind, Model, explain_additive
 from itemfold.validation import is_number, positive, positive_integer
 
 Floats = npt.NDArray[np.float64]
@@ -131,15 +131,9 @@ class SANSA(Model):
             out[start : start + SCORED] = ((part @ left) @ right + part).toarray()
         return torch.from_numpy(out).to(self.device)
 
-    @torch.no_grad()
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
         """Score each history item alone: scores are additive."""
-        single = sp.csr_array(
-            (history.data, history.indices, np.arange(history.nnz + 1)),
-            shape=(history.nnz, self.n_items),
-        )
-        alone = self.scores(single, np.full(history.nnz, -1, dtype=np.int64))  # [H, items]
-        return alone[:, items].T
+        return explain_additive(self, history, items)
 
 
 def ldl(matrix: sp.csc_array) -> tuple[sp.csc_array, Floats, Ints]:

@@ -1,9 +1,12 @@
-"""Items by what people type: an id, a title, or a part of a title."""
+"""Items by what people type: an id, a title, or a part of a title.
+
+Ids that are words, such as names of games, are their own titles.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,6 +18,7 @@ from itemfold.serving.recommender import Recommender
 from itemfold.serving.title_search import TitleSearch, search_key
 
 LISTED = 8  # candidates in an error
+WORDY = 0.25  # share of ids of several words from which ids are names
 SUFFIX = re.compile(r"\s*\([^()]*\)$")  # such as the year of a film
 
 
@@ -65,15 +69,20 @@ class ItemLookup:
 
     def is_title(self, text: str) -> bool:
         """Whether a text as a whole is the title of an item."""
-        return self._has_titles and bool(self._whole(text))
+        return bool(self._whole(text))
 
-    @property
-    def _has_titles(self) -> bool:
-        return self.recommender.items.titles is not None
+    @cached_property
+    def _titles(self) -> Sequence[str]:
+        """The title of each item, or its id where ids are names; empty if there are neither."""
+        items = self.recommender.items
+        if items.titles is not None:
+            return list(map(str, items.titles))
+        ids = list(map(str, items.ids.ids.tolist()))
+        return ids if sum(" " in name.strip() for name in ids) > WORDY * len(ids) else ()
 
     def _resolve(self, option: str, text: str) -> Any:
         ids = self.recommender.items.ids
-        if ids.index([text])[0] >= 0 or not self._has_titles:
+        if ids.index([text])[0] >= 0 or not self._titles:
             return text
         rows = self._whole(text)
         if not rows and not text.strip().isdecimal():  # a number is an id, not a part of a title
@@ -98,9 +107,8 @@ class ItemLookup:
     @cached_property
     def _rows_of_title(self) -> dict[str, list[int]]:
         out: dict[str, list[int]] = {}
-        titles = self.recommender.items.titles
-        for row, title in enumerate(() if titles is None else titles):
-            if key := " ".join(search_key(str(title)).split()):
+        for row, title in enumerate(self._titles):
+            if key := " ".join(search_key(title).split()):
                 out.setdefault(key, []).append(row)
         return out
 

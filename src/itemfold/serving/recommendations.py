@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+NEGLIGIBLE = 1e-4  # of a score: a smaller contribution is none
 NOTHING = "no item is left: every allowed item is in the history or excluded"
 
 
@@ -74,6 +75,13 @@ class Recommendation:
     image: str = ""
     is_new: bool = False
     like: tuple[Likeness, ...] = ()
+
+    @property
+    def main_reason(self) -> Reason | None:
+        """The history item that adds most to the score; None if none adds to it."""
+        reason = max(self.reasons, key=lambda reason: reason.share, default=None)
+        has_effect = reason is not None and reason.share > NEGLIGIBLE * abs(self.score)
+        return reason if has_effect else None
 
     def __repr__(self) -> str:
         title = f", {self.title!r}" if self.title else ""

@@ -6,7 +6,7 @@ How a model is fitted depends on its kind: `strategies`. The loop over epochs is
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -107,12 +107,16 @@ def fit_and_test(
     resume: bool = False,
     progress: bool = False,
     started: float | None = None,
+    metrics: Sequence[str] | None = None,
 ) -> Run:
     """Fit a model, evaluate it and save it; with several ranks, all of them together.
 
     Of these, the first one shows progress and writes the folder. If one fails and ``torchrun``
     starts them again, they continue from the last state. The budget counts from ``started``, by
     `time.monotonic`; default: from now.
+
+    With ``metrics``, only these are computed, nothing that a run is compared with, and the folder
+    keeps only what an interrupted training needs: a suite stores figures, not runs.
     """
     deadline = Deadline(settings.train.budget, time.monotonic() if started is None else started)
     settings = settings.of_split(split)
@@ -124,7 +128,8 @@ def fit_and_test(
     context = Context(progress=progress, deadline=deadline)
     strategy = STRATEGIES[settings.model_class.kind]
     if out is None:
-        return _tested(strategy.fit(settings, split, strategy.state(), context), split, context)
+        fitted = strategy.fit(settings, split, strategy.state(), context)
+        return _tested(fitted, split, context, metrics)
     folder = RunFolder(out)
 
     def save_stage(fitted: FittedModel, name: str) -> None:
@@ -139,13 +144,17 @@ def fit_and_test(
             return folder.load()
         found = folder.claim(settings, split, resume)
         state = strategy.state() if found is None else strategy.state.loaded(found)
-        context = replace(context, folder=folder, on_stage=save_stage)
-        run = _tested(strategy.fit(settings, split, state, context), split, context)
-        ranks.from_first(lambda: folder.save(run))
+        on_stage = save_stage if metrics is None else None
+        context = replace(context, folder=folder, on_stage=on_stage)
+        run = _tested(strategy.fit(settings, split, state, context), split, context, metrics)
+        if metrics is None:
+            ranks.from_first(lambda: folder.save(run))
     return run
 
 
-def _tested(fitted: FittedModel, split: Split, context: Context) -> Run:
+def _tested(
+    fitted: FittedModel, split: Split, context: Context, metrics: Sequence[str] | None = None
+) -> Run:
     """The run of a fitted model, with the metrics of the test users."""
     split, progress = split.refit() if fitted.refit else split, context.progress
     run = Run.of(fitted, split)
@@ -154,10 +163,10 @@ def _tested(fitted: FittedModel, split: Split, context: Context) -> Run:
         run.metrics["new_items"] = map_settings(run, split.features)
     if len(split.test):
         started = time.perf_counter()
-        run.add_evaluation(evaluate(run, split), time.perf_counter() - started)
+        run.add_evaluation(evaluate(run, split, metrics=metrics), time.perf_counter() - started)
         if split.new_items is not None:
             run.metrics["among_all_items"] = evaluate(run, split.among_all_items()).metrics
-        else:
+        elif metrics is None or fitted.parts:
             parts = fitted.parts if _can_test_parts(run, fitted, context) else {}
             add_references(run, parts, fading(split, run.model.half_life))
     return run

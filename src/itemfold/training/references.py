@@ -6,8 +6,9 @@ from typing import Any
 
 from itemfold.data.splitting.split import Split
 from itemfold.evaluation.evaluate import evaluate
+from itemfold.evaluation.intervals import bootstrap_interval
 from itemfold.evaluation.metrics import headline_metrics
-from itemfold.evaluation.significance import bootstrap_interval, paired_test
+from itemfold.evaluation.significance import paired_test
 from itemfold.models.base import Model
 from itemfold.models.popularity import Popularity
 from itemfold.training.run import Run

@@ -9,8 +9,8 @@ from itemfold.cli.tables.formats import Cell, Figure, ResultTable, measured, on_
 from itemfold.cli.tables.layout import setting_value
 from itemfold.cli.tables.parts import parts_table
 from itemfold.evaluation.activity import stored_activity
+from itemfold.evaluation.intervals import bootstrap_intervals
 from itemfold.evaluation.metrics import definitions
-from itemfold.evaluation.significance import bootstrap_intervals
 from itemfold.settings.toml_file import flat
 from itemfold.training.run import Run
 

@@ -15,7 +15,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from itemfold.cli.tables.layout import add_row, console, interval_text, new_table, p_value
-from itemfold.evaluation.significance import Interval
+from itemfold.evaluation.intervals import Interval
 from itemfold.validation import one_of
 
 FORMATS = ("table", "markdown", "latex", "csv", "json")
@@ -43,9 +43,9 @@ class Figure:
         return cls(p_value(value), (("", float(value)),))
 
     @classmethod
-    def again(cls, word: str) -> Figure:
-        """The word of the row above, which people need not read again."""
-        return cls("", (("", word),))
+    def again(cls, value: str | int) -> Figure:
+        """The word or number of the row above, which people need not read again."""
+        return cls("", (("", value),))
 
 
 def measured(found: Interval) -> tuple[Figure, Figure]:

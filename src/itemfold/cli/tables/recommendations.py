@@ -10,6 +10,7 @@ from rich.text import Text
 
 from itemfold.cli.tables.layout import add_row, new_table
 from itemfold.serving.recommendations import (
+    NEGLIGIBLE,
     NOTHING,
     Recommendation,
     Recommendations,
@@ -40,7 +41,7 @@ def recommendations(found: Recommendations) -> RenderableType:
         parts.append(Text(unknown_ids(found.unknown), style="yellow"))
     if any(pick.reasons for pick in found):
         legend = "each number is the exact contribution of a history item to the score"
-        if any(_has_own_part(pick) for pick in found):
+        if any(is_shown(pick.own, pick) for pick in found):
             legend += "; 'own' is that of the user's trained vector and the item's popularity"
         parts.append(Text(legend, style="dim"))
     for pick in (pick for pick in found if pick.is_new):
@@ -54,11 +55,12 @@ def because(pick: Recommendation, *, lines: bool) -> str:
 
     With ``lines`` each reason has a line of its own, as titles are long.
     """
-    most = SHOWN_REASONS + (len(pick.reasons) == SHOWN_REASONS + 1)  # one more is named as well
-    parts = [(reason.share, str(reason.title or reason.item)) for reason in pick.reasons[:most]]
-    if others := pick.reasons[most:]:
+    reasons = [reason for reason in pick.reasons if is_shown(reason.share, pick)]
+    most = SHOWN_REASONS + (len(reasons) == SHOWN_REASONS + 1)  # one more is named as well
+    parts = [(reason.share, str(reason.title or reason.item)) for reason in reasons[:most]]
+    if others := reasons[most:]:
         parts.append((sum(reason.share for reason in others), f"{len(others)} others"))
-    if _has_own_part(pick):
+    if is_shown(pick.own, pick):
         parts.append((pick.own or 0.0, "own"))
     shares = [f"{share:+.3f}" for share, _ in parts]
     width = max(map(len, shares), default=0) if lines else 0
@@ -66,8 +68,9 @@ def because(pick: Recommendation, *, lines: bool) -> str:
     return ("\n" if lines else ", ").join(shown)
 
 
-def _has_own_part(pick: Recommendation) -> bool:
-    return pick.own is not None and abs(pick.own) > 1e-4 * abs(pick.score)
+def is_shown(share: float | None, pick: Recommendation) -> bool:
+    """Whether a contribution to a score is more than nothing."""
+    return share is not None and abs(share) > NEGLIGIBLE * abs(pick.score)
 
 
 def written(line: str, unknown: Sequence[Any], run: Run) -> RenderableType:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -11,14 +11,10 @@ from rich.text import Text
 from itemfold.cli.tables.activity import by_activity
 from itemfold.cli.tables.formats import Cell, Figure, ResultTable, measured
 from itemfold.cli.tables.layout import add_row, counted, new_table
-from itemfold.data.array_types import Floats
+from itemfold.evaluation.compare import ComparedRuns
 from itemfold.evaluation.evaluation import Evaluation
+from itemfold.evaluation.intervals import bootstrap_interval, bootstrap_intervals
 from itemfold.evaluation.metrics import definitions
-from itemfold.evaluation.significance import (
-    Comparison,
-    bootstrap_interval,
-    bootstrap_intervals,
-)
 from itemfold.training.run import Run
 
 if TYPE_CHECKING:
@@ -87,18 +83,16 @@ def loss_sentence(found: Sweep, loss: float = 0.02) -> str:
     return head + ", ".join(parts)
 
 
-def comparison(
-    found: Comparison, values: Mapping[str, Mapping[str, Floats]], notes: Sequence[str] = ()
-) -> ResultTable:
+def comparison(compared: ComparedRuns) -> ResultTable:
     """Means with intervals, and each run's change from the first with corrected p-values."""
     rows: list[tuple[Cell, ...]] = []
-    base = values[found.baseline]
+    found, notes = compared.tests, compared.notes
+    base = compared.values[found.baseline]
     for metric in base:
         first = bootstrap_interval(base[metric])
         rows.append((metric, found.baseline, *measured(first), "", "", ""))
         for row in (r for r in found.rows if r.metric == metric):
-            change = row.test.difference / row.baseline_mean if row.baseline_mean else 0.0
-            tests = (Figure.number(change, "+.1%"), Figure.p(row.p_t), Figure.p(row.p_wilcoxon))
+            tests = (Figure.number(row.change, "+.1%"), Figure.p(row.p_t), Figure.p(row.p_wilcoxon))
             rows.append((Figure.again(metric), row.system, *measured(row.interval), *tests))
     tests_used = f"{found.paired_over} against {found.baseline}: t-test and Wilcoxon test"
     caption = "; ".join([f"{tests_used}, Holm correction", *notes])

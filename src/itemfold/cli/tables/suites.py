@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from itemfold.cli.tables.formats import Cell, Figure, ResultTable
-from itemfold.evaluation.significance import Interval
+from itemfold.evaluation.intervals import Interval
 from itemfold.experiments.suites.overrides import Entry
 from itemfold.experiments.suites.results import ResultRow, metric_title, read_tables
 from itemfold.experiments.suites.results import ResultTable as StoredTable

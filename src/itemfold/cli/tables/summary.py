@@ -11,13 +11,14 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from itemfold.cli.tables.formats import Cell, Figure, ResultTable, measured, on_terminal
-from itemfold.cli.tables.layout import add_row, counted, new_table, p_value
+from itemfold.cli.tables.layout import add_row, counted, new_table, p_phrase
 from itemfold.cli.tables.parts import part_warning, parts_alone
+from itemfold.cli.tables.recommendations import is_shown
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.activity import stored_activity
 from itemfold.evaluation.compare import compare_runs
+from itemfold.evaluation.intervals import bootstrap_intervals
 from itemfold.evaluation.metrics import headline_metrics, parse_metric
-from itemfold.evaluation.significance import bootstrap_intervals
 from itemfold.serving.recommender import Recommender
 from itemfold.training.run import Run
 
@@ -159,9 +160,9 @@ def _against(metric: str, reference: Reference) -> str:
         return f"beside {reference.name} with {metric} {base:.4f}"
     if values["difference"] == values.get("low") == values.get("high") == 0:
         return f"equal to {reference.name} in {metric}"
-    own, p = base - values["difference"], p_value(values["p"])
+    own = base - values["difference"]
     change = f"{own / base - 1:+.1%}" if base else f"{own:+.4f}"
-    sure = f"p {p}" if p.startswith("<") else f"p = {p}"
+    sure = p_phrase(values["p"])
     if base and "low" in values:  # the stored interval is of the reference against the model
         sure = f"95 %: {-values['high'] / base:+.1%} to {-values['low'] / base:+.1%}, {sure}"
     word = "better than" if values["difference"] < 0 else "worse than"
@@ -179,17 +180,15 @@ def compared_verdict(runs: Mapping[str, Run]) -> str:
     best, second = ranked[:2]
     value = f"{best} has the best {metric}, {known[best].metrics['test'][metric]:.4f}"
     try:
-        found, *_ = compare_runs({second: known[second], best: known[best]}, [metric])
+        found = compare_runs({second: known[second], best: known[best]}, [metric]).tests
     except ItemfoldError:  # they cannot be paired; a note on tests says why
         return f"{value}."
     row = next((row for row in found.rows if row.system == best), None)
     if row is None or not np.isfinite(row.p_t):
         return f"{value}."
-    change = f"{row.test.difference / row.baseline_mean:+.1%}" if row.baseline_mean else ""
-    p = p_value(row.p_t)
-    chance = f"p {p}" if p.startswith("<") else f"p = {p}"
     sure = "which is better than" if row.p_t < LEVEL else "which is within chance of"
-    return f"{value}, {sure} {second}, the next one ({change}, {chance}, paired over users)."
+    change = f"{row.change:+.1%}, {p_phrase(row.p_t)}, paired over users"
+    return f"{value}, {sure} {second}, the next one ({change})."
 
 
 # --- one user's list -----------------------------------------------------------------------------
@@ -217,17 +216,19 @@ def example_list(run: Run) -> RenderableType:
     rows = typical_users(run)
     (row,), (user,) = rows.tolist(), run.user_ids.external(rows).tolist()
     names, others = history_names(run, row, SHOWN_HISTORY)
-    explains = run.model.explains
-    found = Recommender.from_run(run).recommend(user, k=LISTED, explain=explains)
+    found = Recommender.from_run(run).recommend(user, k=LISTED, explain=run.model.explains)
+    explains = any(pick.main_reason for pick in found)
     more = f" and {others} more" if others else ""
     columns = ["title"] * (run.titles is not None) + ["mostly because of"] * explains
     table = new_table("", "item", *columns, numbers=("",))
     for column in table.columns[2:]:  # one line an item
         column.no_wrap, column.overflow = True, "ellipsis"
     for rank, pick in enumerate(found, start=1):
-        reason = max(pick.reasons, key=lambda reason: reason.share, default=None)
+        reason = pick.main_reason
         because = "" if reason is None else str(reason.title or reason.item)
         cells = [pick.title] * (run.titles is not None) + [because] * explains
         add_row(table, str(rank), str(pick.item), *cells)
     head = f"The list of user {user}, who has {'; '.join(names)}{more}:"
+    if not explains and any(is_shown(pick.own, pick) for pick in found):
+        return Group(Text(""), Text(head), table, Text("popularity alone decides this list"))
     return Group(Text(""), Text(head), table)

@@ -24,6 +24,7 @@ from itemfold.data.columns.dates import date_seconds
 
 TYPED = re.compile(r":(token|float)(_seq)?\b")  # RecBole writes user_id:token
 ENDINGS = {"time": ("timestamp", "datetime"), "title": (), "genre": ()}
+LISTED = 20  # columns in an error
 EPOCH = 631_152_000.0  # seconds of 1990; smaller numbers are no times since 1970
 
 Sample = Callable[[int], Sequence[Any]]  # position of a column → some of its values
@@ -32,6 +33,16 @@ Sample = Callable[[int], Sequence[Any]]  # position of a column → some of its 
 def untyped(name: str) -> str:
     """A column's name without the type that RecBole adds."""
     return name.split(":")[0].strip()
+
+
+def listed_columns(names: Sequence[str]) -> str:
+    """Names of columns as an error lists them.
+
+    >>> listed_columns(["user", ""]), listed_columns([str(n) for n in range(1, 100)])[-21:]
+    ('user', '19, 20, … (99 in all)')
+    """
+    some = ", ".join(filter(None, names[:LISTED]))
+    return f"{some}, … ({len(names)} in all)" if len(names) > LISTED else some or "none"
 
 
 def plain_name(name: str) -> str:

@@ -19,6 +19,7 @@ from itemfold.data.columns.column_guess import (
     Sample,
     are_weights,
     candidates,
+    listed_columns,
     roles_by_content,
     spare_time,
     spare_weights,
@@ -140,17 +141,20 @@ def _check_missing(
     role: str, requested: str | int | None, columns: list[str], place: str, several: list[int]
 ) -> None:
     """Raise if the missing column was requested, or is the user or item column."""
-    listed = ", ".join(filter(None, columns)) or "none"
     if requested is not None:
-        raise ItemfoldError(f"{place}: no column '{requested}'; columns found: {listed}")
+        raise ItemfoldError(
+            f"{place}: no column '{requested}'; columns found: {listed_columns(columns)}"
+        )
     if role in IDS:
         how = f" (name it with {role}=… or --{role}-col)"
         if several:
-            listed = " or ".join(columns[j] for j in several)
-            raise ItemfoldError(f"{place}: no {role} column is certain, it could be {listed}{how}")
+            likely = " or ".join(columns[j] for j in several)
+            raise ItemfoldError(f"{place}: no {role} column is certain, it could be {likely}{how}")
         if role == "user" and candidates(columns, "item") and candidates(columns, "title"):
             how = "; a table of titles belongs to --titles"
-        raise ItemfoldError(f"{place}: no {role} column; columns found: {listed}{how}")
+        raise ItemfoldError(
+            f"{place}: no {role} column; columns found: {listed_columns(columns)}{how}"
+        )
 
 
 def object_array(values: Sequence[Any]) -> npt.NDArray[Any]:

@@ -15,6 +15,7 @@ from itemfold.errors import ItemfoldError
 UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 EARLIEST, LATEST = 631_152_000.0, 4_102_444_800.0  # 1990 and 2100
 RELATIVE = 315_532_800.0  # 1980; times below it are no dates, but counted from some start
+CALENDAR = ((1900, 2100), (19_000_101, 21_001_231))  # years, and dates written as one number
 DAY = 86400.0
 
 
@@ -32,7 +33,7 @@ def in_seconds(times: Floats, place: str) -> tuple[Floats, tuple[str, ...]]:
         }
         if (unit := unit_of(counts, place)) != "seconds":
             times, notes = times / UNITS[unit], (unit_note(unit),)
-    elif len(times) and times.min() >= 19_000_101 and times.max() <= 21_001_231:
+    elif len(times) and any(low <= times.min() and times.max() <= high for low, high in CALENDAR):
         notes = (f"Times such as {times[0]:.0f} are not seconds; only their order is used.",)
     else:
         notes = past_notes(times)
@@ -97,7 +98,7 @@ def moment_text(seconds: float, span: float) -> str:
     >>> moment_text(1_520_000_000, 1e8), moment_text(1_520_000_000, 1e5), moment_text(12, 100)
     ('2018-03-02', '2018-03-02 14:13', '12')
     """
-    if not RELATIVE <= seconds < 2.5e11:  # the year 9892
+    if not RELATIVE <= seconds < 253_402_300_800:  # the year 10000
         return f"{seconds:g}"
     moment = dt.datetime.fromtimestamp(float(seconds), tz=dt.UTC)
     return moment.strftime("%Y-%m-%d" if span >= 60 * DAY else "%Y-%m-%d %H:%M")

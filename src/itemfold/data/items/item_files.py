@@ -5,7 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from itemfold.data.columns.column_guess import candidates, is_number, plain_name, untyped
+from itemfold.data.columns.column_guess import (
+    candidates,
+    is_number,
+    listed_columns,
+    plain_name,
+    untyped,
+)
 from itemfold.data.columns.column_words import KNOWN_NAMES
 from itemfold.data.readers.json_table import is_json, open_json
 from itemfold.data.readers.packed import checked_encoding
@@ -65,7 +71,7 @@ def title_columns(
             if asked not in names:
                 raise ItemfoldError(
                     f"{path}: no column '{asked}', as named with {TITLE_OPTIONS[role]}; columns "
-                    f"found: {', '.join(names)}"
+                    f"found: {listed_columns(names)}"
                 )
             found[role] = names.index(asked)
         elif role not in found and (hits := _guessed(names, role, set(found.values()))):
@@ -79,7 +85,7 @@ def title_columns(
     if "item" not in found or "title" not in found or found["item"] == found["title"]:
         raise ItemfoldError(
             f"{path}: expected an item column and a title column; columns found: "
-            f"{', '.join(names)}; expected {ACCEPTED}, or name them with --title-id-col and "
+            f"{listed_columns(names)}; expected {ACCEPTED}, or name them with --title-id-col and "
             "--title-col"
         )
     return found

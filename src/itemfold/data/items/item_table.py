@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemfold.data.columns.column_guess import untyped
+from itemfold.data.columns.column_guess import listed_columns, untyped
 from itemfold.data.columns.columns import NOT_A_NUMBER, to_number
 from itemfold.data.interactions import IdMap
 from itemfold.data.items.item_files import item_column, text_table
@@ -120,7 +120,8 @@ def _read_columns(name: str, path: str | Path) -> tuple[list[str], dict[str, lis
     item = item_column(names)
     if item is None:
         raise ItemfoldError(
-            f"{path}: expected an item column; columns found: {', '.join(names)}; call it item_id"
+            f"{path}: expected an item column; columns found: {listed_columns(names)}; call it "
+            "item_id"
         )
     columns: dict[str, list[str]] = {column: [] for column in names}
     for fields in rows:

@@ -71,11 +71,6 @@ def header_of(
 ) -> Header:
     """The header of a file with this format and these first rows."""
     line, first = rows[0]
-    if first[0].lower().startswith("sep="):
-        raise ItemfoldError(
-            f"{path}, line {line}: expected a header, found the line 'sep=' that Excel writes; "
-            "remove this line"
-        )
     if len(first) == 1:
         listed = ", ".join(TextFormat(sep).shown for sep in SEPARATORS)
         raise ItemfoldError(

@@ -105,8 +105,8 @@ def _member(path: Path, archive: zipfile.ZipFile) -> str:
     if len(files) != 1:
         some = ", ".join(files[:8]) + (", …" if len(files) > 8 else "")
         raise ItemfoldError(
-            f"{path}: expected one file in the archive, found {len(files)} ({some}); extract the "
-            "one with the interactions"
+            f"{path}: expected one file in the archive, found {len(files)} ({some}); extract it, "
+            "and pass its folder or the file with the interactions"
         )
     return files[0]
 

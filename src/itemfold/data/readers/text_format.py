@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
@@ -28,7 +29,7 @@ SHOWN = {"\t": "a tab", " ": "spaces"}
 INNER = "\x1f"  # separator that replaces those of several characters
 EVEN = 0.9  # share of rows with the same number of fields in a table
 MARKUP = re.compile(r"\ufeff?\s*<(!doctype html|html|\?xml)", re.IGNORECASE)
-COMMENTS = ("%", "# ")  # what lines before the header begin with
+BEFORE = re.compile(r"\ufeff?(%|# |sep=.?$)", re.IGNORECASE)  # comments, and Excel's sep=;
 
 Record = tuple[int, list[str]]  # line, fields
 
@@ -41,7 +42,7 @@ class TextFormat:
         sep: What separates fields; " " is any white space.
         quotes: Whether fields may be quoted.
         encoding: Encoding of the text.
-        skip: Number of lines before the first row, such as comments.
+        skip: Number of lines before the first row: comments, or the separator as Excel writes it.
         header: Whether the first row has the names of the columns.
         even: Whether rows have the same number of fields.
     """
@@ -102,7 +103,7 @@ def recognised(text: str, suffix: str = "") -> TextFormat:
     >>> recognised("1::10::5\\n1::11::4\\n").sep, recognised("a b c\\nd e\\n").even
     ('::', False)
     """
-    skip = _comments(text)
+    skip = _lines_before(text)
     best: tuple[tuple[float, ...], TextFormat] | None = None
     for order, sep in enumerate(SEPARATORS):
         form = TextFormat(sep, _has_quotes(text, sep, suffix), skip=skip)
@@ -119,14 +120,10 @@ def recognised(text: str, suffix: str = "") -> TextFormat:
     return best[1] if best else TextFormat(",", skip=skip)
 
 
-def _comments(text: str) -> int:
-    """Number of lines of comments at the beginning."""
-    count = 0
-    for line in io.StringIO(text):
-        if not line.startswith(COMMENTS):
-            break
-        count += 1
-    return count
+def _lines_before(text: str) -> int:
+    """Number of lines before the first row."""
+    lines = io.StringIO(text)
+    return sum(1 for _ in takewhile(lambda line: BEFORE.match(line.rstrip("\r\n")), lines))
 
 
 def _has_quotes(text: str, sep: str, suffix: str) -> bool:

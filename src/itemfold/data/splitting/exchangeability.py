@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.array_types import Bools
+from itemfold.data.columns.time_units import moment_text
 from itemfold.data.interactions import Interactions
 from itemfold.data.splitting.user_parts import UserPart
 
@@ -25,6 +26,7 @@ MIN_EXPECTED = 4.0  # test interactions of an item that counts
 MIN_VARIANCE = 1.0
 MIN_ITEMS = 20  # with fewer items nothing is said
 LEAST = 1.5  # below this, the choice on random validation is hardly affected
+OLDER = 0.9  # share of a test part before the median of training; in a random draw a half
 DEVIATIONS = (
     6.0  # above the mean of a random draw; the largest of 20,000 simulated random splits: 5.0
 )
@@ -119,11 +121,27 @@ def compare_test_part(data: Interactions) -> DrawComparison | None:
     return compare_draw(data.users, data.items, data.held_out)
 
 
+def older_test_note(data: Interactions) -> str:
+    """One sentence if a given test part is older than the training part, or an empty string."""
+    if data.times is None or data.held_out is None:
+        return ""
+    test, middle = data.times[data.held_out], float(np.median(data.times[~data.held_out]))
+    share = float((test < middle).mean())
+    if share < OLDER:
+        return ""
+    moment = moment_text(middle, float(np.ptp(data.times)))
+    return (
+        f"The given test part is older than the training part: {share:.0%} of it before {moment}, "
+        "the median of training; have the two files been swapped?"
+    )
+
+
 def given_part_notes(data: Interactions, settings: Mapping[str, Any]) -> list[str]:
     """Notes on a given test part that is no random draw, or on given users that are not used."""
     if settings.get("test") == "given":
         found = compare_test_part(data)
-        return [found.note] if found is not None and found.note else []
+        notes = [older_test_note(data), "" if found is None else found.note]
+        return [note for note in notes if note]
     if data.user_parts is not None and settings["strategy"] != "all":
         return [f"The split by users that {data.name!r} comes with is not used."]
     return []

@@ -11,12 +11,7 @@ from typing import Any
 import numpy as np
 
 from itemfold.data.array_types import Floats
-from itemfold.evaluation.significance import (
-    PairedTest,
-    crossed_bound,
-    crossed_test,
-    holm,
-)
+from itemfold.evaluation.significance import PairedTest, crossed_bound, crossed_test, holm
 from itemfold.experiments.suites.store import Line, Store, append_lines, path_of
 from itemfold.experiments.suites.suite import Suite
 from itemfold.experiments.suites.user_values import (

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from itemfold.errors import ItemfoldError
 from itemfold.extensions import load_extensions
@@ -39,29 +39,6 @@ class JobResult:
     unexpected: bool = False  # not an ItemfoldError: the GPU context may be unusable
 
 
-def run_jobs(
-    perform: Perform[J],
-    jobs: Sequence[J],
-    count: int,
-    *,
-    stop: Callable[[], bool],
-    on_start: Callable[[J], None],
-) -> Generator[tuple[J, JobResult], None, None]:
-    """Yield each job with its result as it ends; jobs start in order until ``stop()`` is true.
-
-    With a ``count`` of 1 they run in this process, otherwise in that many workers, which need a
-    ``perform`` that can be imported. Closing the generator kills the workers.
-    """
-    if count > 1:
-        yield from _run_in_workers(perform, jobs, count, stop, on_start)
-        return
-    for job in jobs:
-        if stop():
-            return
-        on_start(job)
-        yield job, _attempt(perform, job)
-
-
 def _attempt(perform: Perform[J], job: J) -> JobResult:
     try:
         return JobResult(perform(job))
@@ -72,43 +49,90 @@ def _attempt(perform: Perform[J], job: J) -> JobResult:
         return JobResult({}, f"{type(error).__name__}: {error}", unexpected=True)
 
 
-def _run_in_workers(
-    perform: Perform[J],
-    jobs: Sequence[J],
-    count: int,
-    stop: Callable[[], bool],
-    on_start: Callable[[J], None],
-) -> Iterator[tuple[J, JobResult]]:
-    threads = 0 if set_by_user("OMP_NUM_THREADS") else max(1, usable_cpus() // count)
-    waiting, idle = deque(jobs), list[_Worker]()
-    running: dict[Future[JobResult], tuple[J, _Worker]] = {}
-    try:
-        while True:
-            while waiting and len(running) < count and not stop():
-                job, worker = waiting.popleft(), idle.pop() if idle else _Worker(threads)
-                on_start(job)
-                try:
-                    future = worker.pool.submit(_attempt, perform, job)
-                except BrokenProcessPool:  # it died after its last job
-                    worker = _Worker(threads)
-                    future = worker.pool.submit(_attempt, perform, job)
-                running[future] = job, worker
-            if not running:
+class Pool:
+    """Performs jobs, with a ``count`` of 1 in this process, otherwise in as many workers.
+
+    Workers are started when they are needed, and stay for the next jobs until the pool is closed.
+    They need a ``perform`` that can be imported.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.idle: list[_Worker] = []
+        # the user's choice, or a share of the cores
+        chosen = set_by_user("OMP_NUM_THREADS")
+        self.threads = 0 if chosen else max(1, usable_cpus() // count)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        while self.idle:
+            self.idle.pop().close()
+
+    def run(
+        self,
+        perform: Perform[J],
+        jobs: Sequence[J],
+        *,
+        stop: Callable[[], bool],
+        on_start: Callable[[J], None],
+    ) -> Generator[tuple[J, JobResult], None, None]:
+        """Yield each job with its result as it ends; they start in order until ``stop()`` is true.
+
+        Closing the generator kills the workers of the jobs that have not ended.
+        """
+        if self.count > 1:
+            yield from self._in_workers(perform, jobs, stop, on_start)
+            return
+        for job in jobs:
+            if stop():
                 return
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                job, worker = running.pop(future)
-                try:
-                    result = future.result()
-                except BrokenProcessPool:
-                    result = JobResult({}, DIED, unexpected=True)
-                if result.unexpected:
-                    worker.close()
-                else:
-                    idle.append(worker)
-                yield job, result
-    finally:
-        for worker in [*idle, *(worker for _, worker in running.values())]:
+            on_start(job)
+            yield job, _attempt(perform, job)
+
+    def _in_workers(
+        self,
+        perform: Perform[J],
+        jobs: Sequence[J],
+        stop: Callable[[], bool],
+        on_start: Callable[[J], None],
+    ) -> Iterator[tuple[J, JobResult]]:
+        waiting = deque(jobs)
+        running: dict[Future[JobResult], tuple[J, _Worker]] = {}
+        try:
+            while True:
+                while waiting and len(running) < self.count and not stop():
+                    job = waiting.popleft()
+                    on_start(job)
+                    future, worker = self._submit(perform, job)
+                    running[future] = job, worker
+                if not running:
+                    return
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    job, worker = running.pop(future)
+                    try:
+                        result = future.result()
+                    except BrokenProcessPool:
+                        result = JobResult({}, DIED, unexpected=True)
+                    if result.unexpected:
+                        worker.close()
+                    else:
+                        self.idle.append(worker)
+                    yield job, result
+        finally:
+            for _, worker in running.values():
+                worker.close()
+
+    def _submit(self, perform: Perform[J], job: J) -> tuple[Future[JobResult], _Worker]:
+        """Give a job to a worker; one that has died since its last job is replaced."""
+        while self.idle:
+            worker = self.idle.pop()
+            with suppress(BrokenProcessPool):
+                return worker.pool.submit(_attempt, perform, job), worker
             worker.close()
+        worker = _Worker(self.threads)
+        return worker.pool.submit(_attempt, perform, job), worker
 
 
 class _Worker:

@@ -4,15 +4,18 @@ Four suites are written to the folder of results and run like any other:
 
 - ``ranking-losses-trials``: every loss with TRIALS settings, LOSS-1 to LOSS-10, on one seed. All
   losses share the same quantiles: trial 3 has the same learning rate, L2 weight and number of
-  negatives for each, and the same place in the range of its temperature and own settings.
+  negatives for each, and the same place in the range of its temperature and own settings. All
+  losses make a trial before any makes the next.
 - ``ranking-losses``: every loss with the settings that were best on validation, on several seeds.
 - ``ranking-losses-tau``: the same with another temperature, LOSS-PERCENT of the best.
 - ``ranking-losses-noise``: the same with false negatives, LOSS-PERCENT of each list.
+
+A suite that was written before keeps what it has on other data sets, and further trials.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,7 @@ from itemfold.experiments.suites.overrides import Entry
 from itemfold.experiments.suites.store import Result
 from itemfold.files import write_text
 from itemfold.losses import LOSSES
+from itemfold.settings.toml_file import read_toml
 from itemfold.validation import schema
 
 STUDY = "ranking-losses"
@@ -33,7 +37,8 @@ METRIC = "ndcg@20"
 COLUMNS = ["recall@20", "head_recall@20", "tail_recall@20", "ndcg@5", "ndcg@100", METRIC]
 DATA = ("electronic", "food", "ml-1m", "yelp2018", "ml-latest-small/inductive")
 MORE_SEEDS = {"ml-latest-small": 5}
-MORE_EPOCHS = {"ml-latest-small": 3}  # its users make one batch, so an epoch is one step
+# with as few users as these an epoch has three steps, or even one
+MORE_EPOCHS = {"food": 2, "ml-1m": 2, "ml-latest-small": 3}
 # losses of cosines in their papers; the others compare products, and LOSS-dot does, too
 DOT = "-dot"
 COSINE = ("softmax", "sampled-softmax", "bsl", "psl", "sl-at-k", "adv-info-nce", "bc", "ccl")
@@ -123,16 +128,21 @@ def _between(ends: tuple[float, float], quantile: float) -> float:
     return float(f"{value:.3g}")
 
 
-def write_suite(
-    folder: Path, name: str, study: Study, rows: Sequence[Mapping[str, Any]], **table: Any
-) -> Path:
-    """Write a suite of the study; returns its file."""
-    first = rows[0]["name"]
+def write_suite(folder: Path, name: str, study: Study, rows: Sequence[Row], **table: Any) -> Path:
+    """Write a suite of the study, or add to the one that is there; returns its file."""
+    path = folder / f"{name}.toml"
+    stored = read_toml(path) if path.exists() else {"data": [], "row": []}
+    data = sorted(
+        {Entry.parse(data).key: data for data in (*stored["data"], *study.data)}.values(),
+        key=_place,
+    )
+    rows = _merged(stored["row"], rows)
+    names = [row["name"] for row in rows]
     content = {
         "title": "Ranking losses under equal tuning",
-        "baseline": next((row["name"] for row in rows if row["name"] == "softmax"), first),
+        "baseline": "softmax" if "softmax" in names else names[0],
         "columns": COLUMNS,
-        "data": list(study.data),
+        "data": data,
         "seeds": study.seeds,
         **table,
         "defaults": {
@@ -141,17 +151,38 @@ def write_suite(
             # a step takes lists of users for every loss, also for those made for single pairs
             "train": {"batch_by": "users", **_length(study.epochs)},
             "on": {
-                name: {"train": _length(study.epochs * factor)}
-                for name, factor in MORE_EPOCHS.items()
-                if name in map(_base, study.data)
+                # the best trial is then the run with the first seed
+                "transductive": {"train": {"refit": False}},
+                **{
+                    name: {"train": _length(study.epochs * factor)}
+                    for name, factor in MORE_EPOCHS.items()
+                    if name in map(_base, data)
+                },
             },
         },
-        "row": list(rows),
+        "row": rows,
     }
-    path = folder / f"{name}.toml"
     folder.mkdir(parents=True, exist_ok=True)
     write_text(path, tomli_w.dumps(content))
     return path
+
+
+def _place(data: str) -> tuple[int, str]:
+    """The place of a data set among those of the study."""
+    key, keys = Entry.parse(data).key, [Entry.parse(each).key for each in DATA]
+    return (keys.index(key) if key in keys else len(keys)), data
+
+
+def _merged(stored: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
+    """Rows, with what the stored ones have on other data sets, and the stored rows besides."""
+    known, new = ({row["name"]: row for row in some} for some in (stored, rows))
+    out = [known.get(name, {}) | row for name, row in new.items()]
+    for row in out:
+        old = known.get(row["name"], {})
+        if "on" in row:
+            row["on"] = old.get("on", {}) | row["on"]
+            row["data"] = sorted(row["on"], key=_place)
+    return out + [row for name, row in known.items() if name not in new]
 
 
 def _length(epochs: int) -> dict[str, int]:
@@ -160,13 +191,14 @@ def _length(epochs: int) -> dict[str, int]:
 
 
 def trial_rows(study: Study) -> list[Row]:
-    """A row for every trial."""
+    """A row for every trial, the first of every loss before the second of any."""
+    settings = {name: trial_settings(loss, study) for name, _, loss in study.rows()}
     return [
-        {"name": f"{name}-{number}", "baseline": f"{name}-{number}"}  # no paired tests
-        | {"model": {"name": model}, "loss": settings["loss"]}
-        | {"train": {**settings["train"], "refit": False}}
-        for name, model, loss in study.rows()
-        for number, settings in enumerate(trial_settings(loss, study), 1)
+        {"name": f"{name}-{number + 1}", "baseline": f"{name}-{number + 1}"}  # no paired tests
+        | {"model": {"name": model}, "loss": settings[name][number]["loss"]}
+        | {"train": {**settings[name][number]["train"], "refit": False}}
+        for number in range(study.trials)
+        for name, model, _ in study.rows()
     ]
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from rich.console import Console
 from itemfold.evaluation.rank_tests import RankTest, rank_test
 from itemfold.experiments.suites.options import Options
 from itemfold.experiments.suites.overrides import Entry
+from itemfold.experiments.suites.pool import Pool
 from itemfold.experiments.suites.ranking_losses import (
     METRIC,
     NOISE_OF,
@@ -27,7 +29,7 @@ from itemfold.experiments.suites.ranking_losses import (
     trial_rows,
     write_suite,
 )
-from itemfold.experiments.suites.reproduce import run_suite
+from itemfold.experiments.suites.reproduce import make_runs, store_tests
 from itemfold.experiments.suites.results import ResultTable, read_tables
 from itemfold.experiments.suites.store import read_store
 from itemfold.experiments.suites.suite import load_suite
@@ -41,43 +43,52 @@ CURVES = {  # suites of curves: what their numbers are, and their titles
 
 @dataclass(frozen=True)
 class MeanRanks:
-    """Mean ranks of losses over the data sets that have all of them, best first."""
+    """Mean ranks of losses over data sets that have all of these, best first."""
 
     data: tuple[str, ...]
     ranks: dict[str, float]
     test: RankTest | None  # None for a single data set
+    of_data: dict[str, list[float]]  # the rank of each loss on every data set
 
 
 def run_study(study: Study, options: Options, console: Console) -> MeanRanks | None:
-    """Run what is not done yet, data set by data set, and compare the losses over those done."""
-    started, done = time.monotonic(), []
+    """Run what is not done yet, and compare the losses over the data sets that have them all.
 
-    def run(name: str, rows: Sequence[Row], of: Study, data: str, **table: Any) -> bool:
-        """Run a suite on a data set; whether it is complete."""
-        if name in CURVES:
-            table |= dict(zip(("curve", "title"), CURVES[name], strict=True))
-        suite = load_suite(write_suite(options.home, name, of, rows, **table))
-        left = options.time_limit
-        if left is not None:
-            left = max(left - (time.monotonic() - started), 0.0)
-        entry = Entry.parse(data).key
-        own = replace(options, datasets=[entry], time_limit=left)
-        outcome = run_suite(suite, own, console)
-        console.print(f"{name}, {entry}: {outcome}", highlight=False, markup=False)
-        return not outcome.left and not outcome.absent
+    First the trials of a data set and the seeds of its best settings, one data set after the other,
+    then temperatures and false negatives. An interrupted study has complete data sets, and at most
+    one with some trials of all losses; the same call continues it. Paired tests come last.
+    """
+    started, done = time.monotonic(), dict[str, list[Row]]()
+    with Pool(options.jobs) as pool:
 
-    for data in study.data:
-        if not run(TRIALS_OF, trial_rows(study), study, data, seeds=1):
-            continue
-        done.append(data)
-        finished = replace(study, data=tuple(done))
-        rows = chosen_rows(finished, read_store(options.home).results(TRIALS_OF))
-        run(STUDY, rows, finished, data, cost=True)
-        run(TAU_OF, tau_rows(study, rows), finished, data)
-        run(NOISE_OF, noise_rows(study, rows), finished, data)
+        def run(name: str, rows: Sequence[Row], data: str, **table: Any) -> bool:
+            """Run a suite on a data set; whether it is complete."""
+            if name in CURVES:
+                table |= dict(zip(("curve", "title"), CURVES[name], strict=True))
+            of_data = replace(study, data=(data,))
+            suite = load_suite(write_suite(options.home, name, of_data, rows, **table))
+            left, entry = options.time_limit, Entry.parse(data).key
+            if left is not None:
+                left = max(left - (time.monotonic() - started), 0.0)
+            own = replace(
+                options, datasets=[entry], rows=[row["name"] for row in rows], time_limit=left
+            )
+            outcome = make_runs(suite, own, console, pool, reuse=True)
+            console.print(f"{name}, {entry}: {outcome}", highlight=False, markup=False)
+            return not outcome.left and not outcome.absent
+
+        for data in study.data:
+            if run(TRIALS_OF, trial_rows(study), data, seeds=1):
+                results = read_store(options.home).results(TRIALS_OF)
+                done[data] = chosen_rows(replace(study, data=(data,)), results)
+                run(STUDY, done[data], data, cost=True)
+        for data, rows in done.items():
+            run(TAU_OF, tau_rows(study, rows), data)
+            run(NOISE_OF, noise_rows(study, rows), data)
     if STUDY not in read_store(options.home).files:
         return None
     suite = load_suite(options.home / f"{STUDY}.toml")
+    store_tests(suite, [cell.entry.key for cell in suite.cells()], options, console)
     found = mean_ranks(read_tables(suite, read_store(options.home)))
     if found is not None:
         _show(found, console)
@@ -95,18 +106,42 @@ def on_shared_seeds(table: ResultTable) -> ResultTable:
 
 
 def mean_ranks(tables: Sequence[ResultTable]) -> MeanRanks | None:
-    """Rank the rows of the data sets that have them all; None without such a data set."""
-    tables = [table for table in map(on_shared_seeds, tables) if all(r.results for r in table.rows)]
-    values = {t.entry.key: {row.cell.row: row.mean(METRIC) for row in t.rows} for t in tables}
-    names = list(dict.fromkeys(name for found in values.values() for name in found))
-    whole = {data: found for data, found in values.items() if set(found) == set(names)}
-    if not whole or not names:
+    """Rank the rows on the largest part of the tables that is complete; None without results."""
+    from scipy.stats import rankdata
+
+    tables = [on_shared_seeds(table) for table in tables]
+    values = {
+        table.entry.key: {r.cell.row: r.mean(METRIC) for r in table.rows if r.results}
+        for table in tables
+    }
+    data, names = complete_part(values)
+    if not names:
         return None
-    table = np.array([[found[name] for name in names] for found in whole.values()])
-    test = rank_test(table) if len(whole) > 1 and len(names) > 2 else None
-    ranks = (-table).argsort(1).argsort(1).mean(0) + 1 if test is None else test.ranks
-    order = np.argsort(ranks, kind="stable")
-    return MeanRanks(tuple(whole), {names[n]: float(ranks[n]) for n in order}, test)
+    table = np.array([[values[key][name] for name in names] for key in data])
+    places = rankdata(-table, axis=1)  # [data, names]; equal values share their mean
+    ranks, order = places.mean(0), np.argsort(places.mean(0), kind="stable")
+    return MeanRanks(
+        data,
+        {names[n]: float(ranks[n]) for n in order},
+        rank_test(table) if len(data) > 1 and len(names) > 2 else None,
+        {names[n]: places[:, n].tolist() for n in order},
+    )
+
+
+def complete_part(known: Mapping[str, Collection[str]]) -> tuple[tuple[str, ...], list[str]]:
+    """The data sets with most cells that are complete, and the names that all of them have.
+
+    >>> complete_part({"a": ["x", "y", "z"], "b": ["x", "y"], "c": ["x"]})
+    (('a', 'b'), ['x', 'y'])
+    """
+    parts = [
+        (data, [name for name in known[data[0]] if all(name in known[key] for key in data)])
+        for size in range(1, len(known) + 1)
+        for data in combinations(known, size)
+    ]
+    return max(
+        parts, key=lambda part: (len(part[0]) * len(part[1]), len(part[0])), default=((), [])
+    )
 
 
 def _show(found: MeanRanks, console: Console) -> None:

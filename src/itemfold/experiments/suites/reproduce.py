@@ -16,7 +16,7 @@ from itemfold.experiments.suites.jobs import SuiteJob
 from itemfold.experiments.suites.options import Options
 from itemfold.experiments.suites.other_tables import count_datasets, write_example_lists
 from itemfold.experiments.suites.paired_tests import write_tests
-from itemfold.experiments.suites.pool import run_jobs
+from itemfold.experiments.suites.pool import Pool
 from itemfold.experiments.suites.progress import SuiteProgress
 from itemfold.experiments.suites.store import append_lines, read_store, row_line, tidy
 from itemfold.experiments.suites.suite import Suite, load_suite, shipped_suites
@@ -75,14 +75,29 @@ def run_tables(name: str, options: Options, console: Console) -> bool:
 def run_suite(
     suite: Suite, options: Options | None = None, console: Console | None = None
 ) -> SuiteOutcome:
-    """Run rows × data sets × seeds and store the results in ``results/SUITE.jsonl``.
+    """Run rows × data sets × seeds, store the results in ``results/SUITE.jsonl``, and test them.
 
     A run counts as done if it is stored with the same settings and all columns.
     """
-    started = time.monotonic()
     options, console = options or Options(), console or Console(stderr=True)
+    with Pool(options.jobs) as pool:
+        # if times matter, each suite measures its own
+        outcome = make_runs(suite, options, console, pool, reuse=not suite.cost)
+    entries = [cell.entry.key for cell in suite.cells(options.datasets, options.rows)]
+    store_tests(suite, entries, options, console)
+    return outcome
+
+
+def make_runs(
+    suite: Suite, options: Options, console: Console, pool: Pool, *, reuse: bool
+) -> SuiteOutcome:
+    """Make the runs of a suite that are not stored, with the workers of a pool.
+
+    With ``reuse``, a row takes the run of another suite with the same settings.
+    """
+    started = time.monotonic()
     options.check()
-    everything, todo = _find_work(suite, options)
+    everything, todo = _find_work(suite, options, reuse)
     absent = _absent_data(todo, console)
     todo = [job for job in todo if job.entry not in absent]
     done = len(everything) - len(todo) - sum(job.entry in absent for job in everything)
@@ -99,16 +114,22 @@ def run_suite(
         limit = options.time_limit
         return limit is not None and time.monotonic() - started >= limit
 
-    ran, failed = _make_runs(suite, todo, options, stop, console)
-    store = read_store(options.home)
-    for entry in dict.fromkeys(job.entry for job in everything):
-        for note in write_tests(suite, entry, store, options.values):
-            console.print(note, highlight=False, markup=False, soft_wrap=True)
-    tidy(options.home)
+    ran, failed = _make_all(suite, todo, options, pool, stop, console)
     return SuiteOutcome(done, ran, failed, absent, len(todo) - ran - len(failed))
 
 
-def _find_work(suite: Suite, options: Options) -> tuple[list[SuiteJob], list[SuiteJob]]:
+def store_tests(suite: Suite, entries: Sequence[str], options: Options, console: Console) -> None:
+    """Store the paired tests of data sets, and sort the files of results."""
+    store = read_store(options.home)
+    for entry in dict.fromkeys(entries):
+        for note in write_tests(suite, entry, store, options.values):
+            console.print(note, highlight=False, markup=False, soft_wrap=True)
+    tidy(options.home)
+
+
+def _find_work(
+    suite: Suite, options: Options, reuse: bool
+) -> tuple[list[SuiteJob], list[SuiteJob]]:
     """All jobs, and those to do, ordered by seed so that finished rows can be compared."""
     cells = suite.cells(options.datasets, options.rows)
     everything = [
@@ -118,7 +139,7 @@ def _find_work(suite: Suite, options: Options) -> tuple[list[SuiteJob], list[Sui
     ]
     store = read_store(options.home)
     todo = [job for job in everything if not job.is_done(store)]
-    if not suite.cost:  # if times matter, each suite measures its own
+    if reuse:
         if reused := [row_line(*job.key, job.id) for job in todo if job.is_reusable(store)]:
             append_lines(options.home, suite.name, *reused)
         todo = [job for job in todo if not job.is_reusable(store)]
@@ -139,10 +160,11 @@ def _absent_data(jobs: Sequence[SuiteJob], console: Console) -> dict[str, str]:
     return {entry: reasons[name] for entry, name in names.items() if name in reasons}
 
 
-def _make_runs(
+def _make_all(
     suite: Suite,
     todo: list[SuiteJob],
     options: Options,
+    pool: Pool,
     stop: Callable[[], bool],
     console: Console,
 ) -> tuple[int, dict[str, str]]:
@@ -150,9 +172,7 @@ def _make_runs(
     ran, failed = 0, {}
     with (
         SuiteProgress(todo, options.jobs, suite.columns[-1], console) as progress,
-        closing(
-            run_jobs(perform_job, todo, options.jobs, stop=stop, on_start=progress.start)
-        ) as results,
+        closing(pool.run(perform_job, todo, stop=stop, on_start=progress.start)) as results,
     ):
         for job, result in results:
             if result.error:

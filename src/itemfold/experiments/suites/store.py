@@ -140,6 +140,8 @@ def read_store(folder: Path) -> Store:
             try:
                 if text.strip():
                     file.add(_verified(json.loads(text), f"{path}, line {number}", any_digest))
+            except ItemfoldError:
+                raise
             except (ValueError, KeyError, TypeError) as error:
                 raise ItemfoldError(f"{path}, line {number} is damaged: {error!r}") from error
     return Store(folder, files)

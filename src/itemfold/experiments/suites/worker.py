@@ -8,6 +8,7 @@ import os
 import platform
 import shutil
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,16 @@ import torch
 from itemfold.data.interactions import Interactions
 from itemfold.environment import pick_device
 from itemfold.errors import ItemfoldError
-from itemfold.evaluation.evaluate import evaluate
-from itemfold.experiments.build import make_data, make_split, run_config
+from itemfold.evaluation.metrics import HEADLINES, METRICS
+from itemfold.experiments.build import make_data, run_config
 from itemfold.experiments.suites.jobs import SuiteJob
 from itemfold.experiments.suites.user_values import values_path, write_values
 from itemfold.settings.schema import Config
 from itemfold.training.interrupt import unless_stopped
 from itemfold.training.run import Run
+
+# stored for every run besides the columns of its suite, so that another suite can use it
+ALWAYS = [f"{name}@20" for name in dict.fromkeys([*METRICS, *HEADLINES])]
 
 _loaded: dict[str, Interactions] = {}  # the data set of the last job
 
@@ -32,7 +36,6 @@ def perform_job(job: SuiteJob) -> dict[str, Any]:
     started = time.perf_counter()
     try:
         run = unless_stopped(_train(job))
-        _evaluate_missing_columns(run, job)
     except ItemfoldError:
         shutil.rmtree(job.unfinished, ignore_errors=True)
         raise
@@ -61,27 +64,20 @@ def _train(job: SuiteJob) -> Run:
     """Train, continuing an interrupted run if there is one."""
     config = job.local_request
     config.setdefault("train", {})["device"] = job.options.device
-    data, folder = load_data(config), job.unfinished
-    progress = job.options.jobs == 1  # runs in parallel share one bar
-    if folder.exists():
+    make = partial(
+        run_config,
+        config,
+        job.unfinished,
+        data=load_data(config),
+        progress=job.options.jobs == 1,  # runs in parallel share one bar
+        metrics=list(dict.fromkeys([*job.suite.columns, *ALWAYS])),
+    )
+    if job.unfinished.exists():
         try:
-            return run_config(config, folder, data=data, resume=True, progress=progress)
+            return make(resume=True)
         except ItemfoldError:  # from an older version, or damaged: start again
-            shutil.rmtree(folder)
-    return run_config(config, folder, data=data, progress=progress)
-
-
-def _evaluate_missing_columns(run: Run, job: SuiteJob) -> None:
-    """Compute the columns that training does not, such as metrics of the whole list."""
-    known = run.metrics["test"]
-    missing = [name for name in job.suite.columns if name not in known]
-    if missing:
-        started = time.perf_counter()
-        split = make_split(run.config, load_data(job.local_config))
-        split = split.refit() if run.metrics["refit"] else split
-        before = run.metrics["seconds"]["evaluate"]
-        found = evaluate(run, split, metrics=[*known, *missing])
-        run.add_evaluation(found, before + time.perf_counter() - started)
+            shutil.rmtree(job.unfinished)
+    return make()
 
 
 def load_data(config: Config) -> Interactions:

@@ -321,9 +321,9 @@ class BlendSearch:
         keys = rows * n_items + items
         targets = self.evaluator.targets
         hits = targets[torch.searchsorted(targets, keys)] == keys
-        not_ranked = [held.history, *([] if held.excluded is None else [held.excluded])]
-        for matrix in not_ranked:
-            masked[_holds(matrix, items)] = -torch.inf
+        for matrix in (None if held.repeats else held.history, held.excluded):
+            if matrix is not None:
+                masked[_holds(matrix, items)] = -torch.inf
         parts = [scores.gather(1, items) for scores in self.whole]
         of_popularity = {name: p[items] for name, p in self.popularity.items()}
         pool = {"items": items, "masked": masked, "hits": hits, "parts": parts, **of_popularity}

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from itemfold.cli.tables.details import taken_candidate
 from itemfold.evaluation.activity import ByActivity, merged_group
-from itemfold.evaluation.significance import Interval, bootstrap_interval
+from itemfold.evaluation.intervals import Interval, bootstrap_interval
 from itemfold.evaluation.tradeoff import Sweep
 from itemfold.serving.served_items import ServedItems
 from itemfold.training.run import Run
@@ -176,7 +176,7 @@ def popularity(
     def draw(axes: Any) -> None:
         x = np.arange(groups) + 1
         first = next(iter(runs.values()))
-        base = shares(first, first.train.indices)
+        base = shares(first, first.interactions.indices)
         axes.bar(x, base, 0.9, color=LINE, label="training interactions")
         for colour, (name, run) in zip(cycle(COLOURS), runs.items(), strict=False):
             share = shares(run, lists[name])
