@@ -358,7 +358,6 @@ def test_workers_load_what_was_accepted_and_roll_back(tmp_path, recommender):
         os.kill(worker_pids(service)[0], signal.SIGKILL)
         place = str(tmp_path / "new")
 
-
         def delays() -> list[float]:
             """Seconds before each replacement of a worker that could not load the run."""
             return [line["delay_s"] for line in service.log() if place in line.get("reason", "")]
