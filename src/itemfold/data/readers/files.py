@@ -151,7 +151,7 @@ def _read_folder(path: Path, rules: RowRules) -> tuple[RawTable, Path | None]:
         return read_feedback(path, skip=skip), None
     if len(atomic := sorted(path.glob("*.inter"))) == 1:
         return read_file(atomic[0], rules), _titles_beside(atomic[0])
-    parts = [file for file in sorted(path.iterdir()) if _is_table(file)]
+    parts = [file for file in sorted(path.iterdir()) if is_table(file)]
     if not parts:
         expected = IN_FOLDERS.format(feedback=FEEDBACK_FILES, tables=", ".join(TABLES))
         raise ItemfoldError(f"{path}: {expected}")
@@ -192,7 +192,7 @@ def _read_one_of(
     return _with_remarks(table, (remark,)), titles[0] if titles else None
 
 
-def _is_table(path: Path) -> bool:
+def is_table(path: Path) -> bool:
     """Whether a file of a folder is a table, by its name."""
     name = path.name.lower()
     is_data = not name.startswith((".", "_", *ABOUT))
