@@ -357,7 +357,13 @@ def test_workers_load_what_was_accepted_and_roll_back(tmp_path, recommender):
         shutil.rmtree(tmp_path / "new")
         os.kill(worker_pids(service)[0], signal.SIGKILL)
         place = str(tmp_path / "new")
-        eventually(lambda: any(place in line.get("reason", "") for line in service.log()))
+
+        def delays() -> list[float]:
+            """Seconds before each replacement of a worker that could not load the run."""
+            return [line["delay_s"] for line in service.log() if place in line.get("reason", "")]
+
+        eventually(lambda: len(delays()) > 1)
+        assert delays()[:2] == [1.0, 2.0]
         eventually(lambda: all_have("ease"))  # the other worker answers
 
 
