@@ -7,7 +7,7 @@ are tested on the same window; users whose first interaction is in it are folded
 half. Data without times has one window: its own test part.
 
 What is finished is kept in `--values`, so the same command continues. With `--out`, a page and its
-figures are written there.
+figures are written there; those of other files that are there already stay.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from itemfold.training.fit import fit_and_test, train
 from itemfold.training.run import Run
 from itemfold.training.strategies.candidates import DENSE
 from itemfold.training.strategies.parts import parts_alone
-from itemfold.training.strategies.recency import OF_POPULARITY, fading, half_lives
+from itemfold.training.strategies.recency import OF_POPULARITY, half_lives
 
 METRIC = "ndcg@20"
 START = 0.5  # share of the interactions before the first window
@@ -104,14 +104,18 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     print(hardware(given.threads), flush=True)
     found = [measure(file, given) for file in given.files]
-    files = [] if given.files == list(FILES) else given.files
-    systems = [] if given.systems == ",".join(SYSTEMS) else ["--systems", given.systems]
-    text = page(found, hardware(given.threads), " ".join([*files, *systems]))
-    print(text)
-    if given.out is not None:
+    systems = "" if given.systems == ",".join(SYSTEMS) else f" --systems {given.systems}"
+    if given.out is None:
+        print(page(found, systems))
+    else:
         given.out.mkdir(parents=True, exist_ok=True)
-        write_text(given.out / "future.json", json.dumps(found, indent=1) + "\n")
+        store = given.out / "future.json"
+        kept = json.loads(store.read_text("utf-8")) if store.exists() else []
+        every = {one["data"]: one for one in [*kept, *found]}
+        write_text(store, json.dumps(list(every.values()), indent=1) + "\n")
+        text = page(list(every.values()), systems)
         write_text(given.out / "future.md", text)
+        print(text)
     shares = [one["over_best_part"] for one in found if "over_best_part" in one]
     Verdicts().last("future_over_best_part", min(shares, default=0.0), 1.0, at_least=True)
 
@@ -135,7 +139,8 @@ def measure(file: str, options: Any) -> dict[str, Any]:
             seconds.setdefault(system, []).append(spent)
             shown = ", ".join(f"{row} {each.mean():.4f}" for row, each in values.items())
             print(f"{name}, window {number}: {shown} ({spent:.0f} s)", flush=True)
-    return {"data": name, "fingerprint": data.fingerprint, **summary(rows, new, seconds)}
+    about = {"data": name, "fingerprint": data.fingerprint, "machine": hardware(options.threads)}
+    return {**about, **summary(rows, new, seconds)}
 
 
 def cut(data: Interactions, count: int, number: int) -> Window:
@@ -220,12 +225,14 @@ def popularity(window: Window, few: dict[str, Any]) -> Values:
     out = {"popularity": own_values(train(window.in_time, Popularity()))}
     if window.in_time.times is None:
         return out
-    out["recent popularity"] = own_values(train(window.in_time, Hybrid(gnn=None, linear=None)))
+    out["recent popularity"] = own_values(
+        train(window.in_time, Hybrid(gnn=None, linear=None, others=[]))
+    )
     tried = []
     for half_life in half_lives(window.in_time, None, OF_POPULARITY):
         model = Popularity()
         model.n_users, model.n_items = window.future.train.shape
-        model.solve(fading(window.future, half_life).train)
+        model.solve(window.future.recent(half_life).train)
         tried.append(value(model, window.future))
     return {**out, "best popularity": max(tried, key=lambda values: float(values.mean()))}
 
@@ -287,7 +294,7 @@ def mean(values: Floats) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
-def page(found: list[dict[str, Any]], machine: str, given: str) -> str:
+def page(found: list[dict[str, Any]], systems: str) -> str:
     """The page of all files."""
     lines = [
         "# The future\n\n[All results](../RESULTS.md)\n",
@@ -296,19 +303,18 @@ def page(found: list[dict[str, Any]], machine: str, given: str) -> str:
         "came before a window, and chooses on the latest part of that, as long as the window. "
         "*New* users have their first interaction in the window and are folded in with the earlier "
         "half of theirs. Means over all users of all windows; *p* is that of the paired t-test "
-        f"against *{CHOSEN}* over the same users. Seed 0. {machine}.\n",
-        f"Made by `python benchmarks/future.py {given} --data-root DATA --out results`; finished "
-        "parts are kept with `--values FOLDER`.\n",
+        f"against *{CHOSEN}* over the same users. Seed 0.\n",
+        f"Made by `python benchmarks/future.py{systems} --data-root DATA --out results`; finished "
+        "parts are kept with `--values FOLDER`, and the files to measure may be named.\n",
     ]
     for one in found:
         lines.append(f"## {one['data']}\n")
-        lines.append(
-            f"{one['windows']} windows, {one['users']:,} test users, {one['new']:,} of them new; "
-            f"fingerprint `{one['fingerprint'][:12]}`.\n"
+        about = (
+            f"{one['windows']} windows, {one['users']:,} test users, {one['new']:,} of them new"
             if one["windows"] > 1
-            else f"Its own test part, {one['users']:,} test users; no times; fingerprint "
-            f"`{one['fingerprint'][:12]}`.\n"
+            else f"Its own test part, {one['users']:,} test users; no times"
         )
+        lines.append(f"{about}; fingerprint `{one['fingerprint'][:12]}`; {one['machine']}.\n")
         numbers = [f"window {number + 1}" for number in range(one["windows"])]
         several = numbers if len(numbers) > 1 else []
         lines.append(f"| {' | '.join(['', 'all', 'known', 'new', 'p', *several])} |")

@@ -17,7 +17,8 @@ from torch import Tensor
 import itemfold as ir
 from itemfold.environment import out_of_memory
 from itemfold.experiments import tune as search
-from itemfold.experiments.tune import stored_search, tune
+from itemfold.experiments.search_folder import stored_search
+from itemfold.experiments.tune import tune
 from itemfold.files import remove_drafts
 from itemfold.settings.overrides import assign
 

@@ -10,7 +10,7 @@ from command import call
 from rich.console import Console
 
 import itemfold as ir
-from itemfold.cli.html_report import write_report
+from itemfold.cli.report.page import write_report
 from itemfold.cli.tables.details import details
 from itemfold.cli.tables.parts import part_warning, parts_alone
 

@@ -9,8 +9,8 @@ import scipy.stats
 import torch
 
 import itemfold as ir
-from itemfold.cli import plots
-from itemfold.cli.html_report import write_report
+from itemfold.cli.report import plots
+from itemfold.cli.report.page import write_report
 from itemfold.cli.tables.summary import verdict
 from itemfold.evaluation.tradeoff import Sweep, SweepPoint
 from itemfold.settings.toml_file import flat

@@ -12,10 +12,13 @@ from itemfold.data.interactions import IdMap
 from itemfold.evaluation.lists import Lists, lists_of, read_lists
 
 DATA = ir.load("synthetic:users=120,items=60,interactions=2000")
+VISITS = np.random.default_rng(0).zipf(1.3, (3000, 2)) % [60, 40]
+VISITS_AT = pl.DataFrame(VISITS, schema=["user", "item"]).with_row_index("time")
 SPLITS = {
     "known": ir.split_interactions(DATA),
     "unseen": ir.split_users(DATA, test=0.3),
     "window": ir.split_window(DATA),
+    "repeats": ir.split_by_time(ir.read(VISITS_AT, time="time"), repeats=True),
 }
 
 
@@ -29,7 +32,8 @@ def frame_of(run: ir.Run, split: ir.Split, k: int = 20) -> pl.DataFrame:
     """The lists of a run, ranked by numpy alone."""
     held = split.test
     scores = run.model.scores(held.history, held.users).numpy().copy()
-    scores[held.history.toarray() != 0] = -np.inf
+    if not held.repeats:
+        scores[held.history.toarray() != 0] = -np.inf
     if held.excluded is not None:
         scores[held.excluded.toarray() != 0] = -np.inf
     rows = []
@@ -93,19 +97,20 @@ def test_a_function_of_factors_trained_elsewhere():
     seed=st.integers(0, 1000),
     depth=st.integers(1, 8),
     share=st.floats(0, 1),
+    name=st.sampled_from(["known", "repeats"]),
 )
 @settings(max_examples=40, deadline=None)
-def test_ranked_lists_equal_a_loop(seed, depth, share):
+def test_ranked_lists_equal_a_loop(seed, depth, share, name):
     """Unknown ids, items of histories, repeats and missing users, against a loop over rows."""
-    held = SPLITS["known"].test
-    ids = SPLITS["known"].item_ids
+    held = SPLITS[name].test
+    ids = SPLITS[name].item_ids
     rng = np.random.default_rng(seed)
     users = rng.choice([*held.ids.tolist()[:10], "nobody", held.ids[0]], 60)
     items = np.where(rng.random(60) < share, rng.choice(ids.ids, 60).astype(str), "no such item")
     top, _ = Lists(users, items).ranked(held, ids, depth)
     names = list(map(str, ids.ids))
     for at, user in enumerate(map(str, held.ids)):
-        seen = {names[i] for i in held.history[[at]].indices}
+        seen = set() if name == "repeats" else {names[i] for i in held.history[[at]].indices}
         expected, known = [], set()
         for who, item in zip(map(str, users), map(str, items), strict=True):
             if who == user and item not in seen and item not in known:

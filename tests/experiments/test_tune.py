@@ -11,8 +11,9 @@ import pytest
 import itemfold as ir
 from itemfold.experiments import tune as tune_module
 from itemfold.experiments.build import run_config
+from itemfold.experiments.search_folder import stored_search
 from itemfold.experiments.search_space import parse_search_space
-from itemfold.experiments.tune import stored_search, tune
+from itemfold.experiments.tune import tune
 from itemfold.settings.toml_file import load_config
 from itemfold.training import run_folder
 from itemfold.training.fit import fit_and_test

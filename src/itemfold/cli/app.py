@@ -227,7 +227,7 @@ def report_command(
 
     Example: itemfold report runs/bpr runs/item --out report.html
     """
-    from itemfold.cli.html_report import write_report
+    from itemfold.cli.report.page import write_report
 
     write_report(runs, out, curves=curves)
     print_line(f"report: {out}")

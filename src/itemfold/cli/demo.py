@@ -11,10 +11,10 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
-from itemfold.cli.html_report import write_report
+from itemfold.cli.report.page import write_report
 from itemfold.cli.tables import results
 from itemfold.cli.tables.formats import on_terminal
-from itemfold.cli.tables.layout import p_value, program
+from itemfold.cli.tables.layout import p_phrase, program
 from itemfold.cli.tables.recommendations import recommendations
 from itemfold.data.datasets import load
 from itemfold.evaluation.compare import compare_runs
@@ -164,8 +164,7 @@ def _verdict(found: Comparison, name: str) -> tuple[str, str]:
     """How a system compares with the baseline in NDCG, and the p-value."""
     row = found.row(name, "ndcg@20")
     verdict = "level with" if row.p_t >= 0.05 else "above" if row.test.difference > 0 else "below"
-    p = p_value(row.p_t)
-    return verdict, f"p {p}" if p.startswith("<") else f"p = {p}"
+    return verdict, p_phrase(row.p_t)
 
 
 def recommend_to_new_user(run: Run, console: Console) -> str:

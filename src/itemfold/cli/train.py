@@ -258,7 +258,7 @@ def tune(experiment: ExperimentOptions, search: SearchOptions) -> None:
     Example: itemfold tune synthetic --model ease --search model.l2=10..1000 --trials 10
     """
     from itemfold.cli.tables import results
-    from itemfold.experiments.tune import stored_search
+    from itemfold.experiments.search_folder import stored_search
     from itemfold.experiments.tune import tune as run_search
 
     searched = search.search or []

@@ -24,6 +24,7 @@ from itemfold.validation import one_of
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0, "y": 365.25 * 86400.0}
 LEAST = 1e-6  # of the mean: the lowest weight, so that no node has a degree of 0
 MOST_HALVINGS = 1000.0  # beyond it, a weight would be 0 in double precision
+NEVER = "never"  # a half-life with which nothing is forgotten
 DURATION = "'half_life' must be a duration such as 12h, 30d, 2w or 1y, got {!r}"
 
 
@@ -80,6 +81,11 @@ class Weighting:
         if self.half_life is not None:
             parts.append(f"recency with half-life {self.half_life}")
         return " × ".join(parts)
+
+
+def fades(half_life: str | None) -> bool:
+    """Whether old interactions count less with a setting of a half-life."""
+    return half_life not in (None, NEVER)
 
 
 def half_life_seconds(text: Any) -> float:

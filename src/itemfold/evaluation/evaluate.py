@@ -126,9 +126,8 @@ def evaluate(
         lists = lists_of(run) if is_frame(run) else None
         run = _other_system(run, split)
     trained = split.train if isinstance(run, Model) else run.interactions
-    half_life = (run if isinstance(run, Model) else run.model).half_life
-    if half_life not in (None, "never") and split.times is not None:
-        split = split.recent(half_life)
+    if split.times is not None:
+        split = split.recent((run if isinstance(run, Model) else run.model).half_life)
     held = check_held_out(run, split, part)
     one_of("fold_in", fold_in, ("frozen", "joint"))
     model = scorer_of(run, split, part)

@@ -39,7 +39,7 @@ class Lists:
     def ranked(self, held: HeldOut, ids: IdMap, depth: int) -> tuple[Ints, tuple[str, ...]]:
         """Rows of items ``[users, depth]`` for held-out users, and notes on what does not count.
 
-        Items of a user's history, which are not ranked, are left out, and so are repeated ones. An
+        Repeated items are left out, and those of a user's history unless the split has repeats. An
         unknown item keeps its place and is −1, like the places after the end of a list.
         """
         row, item = IdMap(held.ids).index(self.users), ids.index(self.items)
@@ -54,9 +54,10 @@ class Lists:
         strange = int((item < 0).sum())
         again = _repeated(row, item, len(ids))
         row, item = row[~again], item[~again]
-        seen = _among(row, item, held.history)
-        if held.excluded is not None:
-            seen |= _among(row, item, held.excluded)
+        seen = np.zeros(len(row), np.bool_)
+        for not_ranked in (None if held.repeats else held.history, held.excluded):
+            if not_ranked is not None:
+                seen |= _among(row, item, not_ranked)
         row, item = row[~seen], item[~seen]
         start = np.searchsorted(row, np.arange(len(held)))
         place = np.arange(len(row)) - start[row]

@@ -38,6 +38,11 @@ class ComparisonRow:
     p_t: float
     p_wilcoxon: float
 
+    @property
+    def change(self) -> float:
+        """The difference relative to the baseline; 0 if the baseline has 0."""
+        return self.test.difference / self.baseline_mean if self.baseline_mean else 0.0
+
 
 @dataclass(frozen=True)
 class Comparison:

@@ -14,19 +14,26 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from itemfold.data.datasets import DATASETS
 from itemfold.data.interactions import Interactions
 from itemfold.data.splitting.split import Split
 from itemfold.environment import need_extra, out_of_memory, pick_device
 from itemfold.errors import ItemfoldError
 from itemfold.experiments.build import make_data, make_split, report_assumptions
+from itemfold.experiments.search_folder import (
+    Trial,
+    best_trial,
+    stored_count,
+    stored_fingerprint,
+    stored_trials,
+    with_absolute_paths,
+)
+from itemfold.experiments.search_progress import TrialBar
 from itemfold.experiments.search_space import (
     SearchRange,
     default_search_space,
@@ -38,28 +45,13 @@ from itemfold.files import check_folder, locked, read_file, write_text
 from itemfold.models.base import Kind
 from itemfold.settings.resolve import resolve
 from itemfold.settings.schema import Config
-from itemfold.settings.toml_file import difference, dump_config, flat, load_stored, normalise
+from itemfold.settings.toml_file import dump_config, flat
 from itemfold.training.fit import fit_and_test
 from itemfold.training.interrupt import unless_stopped
-from itemfold.training.progress import duration
 from itemfold.training.run import Run
 from itemfold.validation import positive_integers
 
 TRIALS = 20  # of a search, unless a number is given
-FILES = ("tune.toml", "trials.jsonl", "best.toml", "running")
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One training run of a search."""
-
-    number: int  # 0 is the given configuration, unchanged
-    settings: dict[str, Any]  # {"train.lr": 0.003}; None for a default of None
-    value: float | None  # the best validation value; None if the trial failed
-    best_epoch: int
-    epochs: int
-    seconds: float
-    error: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,7 +65,7 @@ class Tuned:
     @property
     def best(self) -> Trial:
         """The first of the trials with the highest value."""
-        return _best(self.trials)
+        return best_trial(self.trials)
 
 
 @dataclass(frozen=True)
@@ -122,12 +114,12 @@ def tune(
         positive_integers(trials=trials)
     if time_limit is not None and not time_limit > 0:
         raise ItemfoldError(f"'time_limit' must be a positive number of seconds, got {time_limit}")
-    folder, config = check_folder("out", out), _with_absolute_paths(config)
+    folder, config = check_folder("out", out), with_absolute_paths(config)
     space = parse_search_space(config, search) if search else default_search_space(config)
     full = resolve(config).train
     pick_device(str(config.get("train", {}).get("device", "auto")))
     request = {**config, "search": {"settings": [str(one) for one in space.values()]}}
-    known = _stored_fingerprint(folder, request, resume)
+    known = stored_fingerprint(folder, request, resume)
     if data is None:
         data = make_data(config)
     if known not in ("", data.fingerprint):
@@ -138,8 +130,8 @@ def tune(
     task = _Search(config, space, split.without_test(), folder, full.metric, full.seed)
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, wait=False):
-        is_new = not _stored_fingerprint(folder, request, resume)  # again, now that it is locked
-        asked, trials = trials, trials or _stored_count(folder) or TRIALS
+        is_new = not stored_fingerprint(folder, request, resume)  # again, now that it is locked
+        asked, trials = trials, trials or stored_count(folder) or TRIALS
         if is_new or asked is not None:  # a search that is killed continues to the same number
             facts = {"name": data.name, "fingerprint": data.fingerprint}
             space_and_count = {**request["search"], "trials": trials}
@@ -148,12 +140,12 @@ def tune(
         for draft in folder.glob(".*.tmp"):  # left by a killed process
             draft.unlink()
         done = _search(task, trials, time_limit and started + time_limit, progress)
-    return Tuned(tuple(done), task.config_of(_best(done)), task.metric)
+    return Tuned(tuple(done), task.config_of(best_trial(done)), task.metric)
 
 
 def _search(task: _Search, trials: int, end: float | None, progress: bool) -> list[Trial]:
     """Run trials until there are enough; returns all, with those of earlier calls."""
-    done = read_file(task.folder / "trials.jsonl", lambda path: _stored_trials(path, task.space))
+    done = read_file(task.folder / "trials.jsonl", lambda path: stored_trials(path, task.space))
     trained = {task.identity(trial): trial for trial in done}
     _save(task, done)
     with TrialBar(len(done), trials, task.metric, show=progress) as bar:
@@ -163,26 +155,6 @@ def _search(task: _Search, trials: int, end: float | None, progress: bool) -> li
             _save(task, done)
             bar.update(done)
     return done
-
-
-def stored_search(folder: str | Path) -> tuple[Config, list[str]]:
-    """The ``config`` and the ``search`` stored in a folder, to resume its search."""
-    path = Path(folder) / "tune.toml"
-    if not path.is_file():
-        raise ItemfoldError(f"{folder} holds no search to resume: tune.toml is missing")
-    config = load_stored(path)
-    config.pop("dataset", None)
-    texts = config.pop("search", {}).get("settings")
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise ItemfoldError(f"{path} is damaged: it has no list 'settings' in [search]")
-    return config, texts
-
-
-def _stored_count(folder: Path) -> int | None:
-    """The number of trials that a stored search was asked for; None if it was not stored."""
-    path = folder / "tune.toml"
-    found = load_stored(path).get("search", {}).get("trials") if path.exists() else None
-    return found if isinstance(found, int) and found > 0 else None
 
 
 # --- trials --------------------------------------------------------------------------------------
@@ -225,12 +197,13 @@ def _train(search: _Search, config: Config, folder: Path) -> Run:
     settings = resolve(config)
     # a closed form has no state to keep
     out = None if settings.model_class.kind is Kind.CLOSED_FORM else folder
+    train = partial(fit_and_test, settings, search.split, out=out, resume=True, metrics=())
     if folder.exists():
         try:
-            return fit_and_test(settings, search.split, out=out, resume=True)
+            return train()
         except ItemfoldError:  # from another version, or damaged: start again
             shutil.rmtree(folder, ignore_errors=True)
-    return fit_and_test(settings, search.split, out=out, resume=True)
+    return train()
 
 
 def _suggest(space: Mapping[str, SearchRange], done: Sequence[Trial], seed: int) -> dict[str, Any]:
@@ -273,77 +246,14 @@ def _decode(space: SearchRange, drawn: Any) -> Any:
     return min(max(float(f"{drawn:.4g}"), space.low), space.high)  # four digits are enough
 
 
-def _best(trials: Sequence[Trial]) -> Trial:
-    found = [(trial.value, -trial.number, trial) for trial in trials if trial.value is not None]
-    if not found:
-        why = (
-            f", the first failed with: {trials[0].error}"
-            if trials
-            else ": 'time_limit' ended before the first"
-        )
-        raise ItemfoldError(f"none of {len(trials)} trials succeeded{why}")
-    return max(found)[2]
-
-
 # --- files ---------------------------------------------------------------------------------------
-
-
-def _with_absolute_paths(config: Config) -> Config:
-    """Make paths absolute, so that a search can be resumed from any folder."""
-    data = dict(config.get("data", {}))
-    for key in ("data", "titles", "data_root"):
-        name = str(data.get(key) or "")
-        if name and name.partition(":")[0] not in DATASETS and Path(name).expanduser().exists():
-            data[key] = str(Path(name).expanduser().resolve())
-    return {**config, "data": data}
-
-
-def _stored_fingerprint(folder: Path, request: Config, resume: bool) -> str:
-    """The fingerprint of the data if the folder holds this search, "" if it is new.
-
-    A folder that holds anything else is rejected.
-    """
-    if any((folder / name).exists() for name in ("config.toml", "request.toml")):
-        raise ItemfoldError(f"{folder} holds a run, not a search: choose another --out")
-    if not any((folder / name).exists() for name in FILES):
-        return ""
-    if not resume:
-        raise ItemfoldError(
-            f"{folder} already holds a search: continue it with --resume, or choose another --out"
-        )
-    config, texts = stored_search(folder)
-    stored = {**config, "search": {"settings": texts}}
-    if changed := difference(stored, normalise(request)):
-        raise ItemfoldError(f"{folder} holds a search with other settings: {changed}")
-    return str(load_stored(folder / "tune.toml").get("dataset", {}).get("fingerprint", ""))
-
-
-def _stored_trials(path: Path, space: Mapping[str, SearchRange]) -> list[Trial]:
-    """The finished trials; an incomplete last line is ignored."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    found = []
-    for number, line in enumerate(lines):
-        try:
-            content = json.loads(line)
-        except json.JSONDecodeError:
-            if number < len(lines) - 1:
-                raise
-            continue
-        if not isinstance(content, dict) or set(content) != set(Trial.__dataclass_fields__):
-            raise ItemfoldError(f"line {number + 1} is not a trial")
-        trial = Trial(**content)
-        keys = trial.settings.keys() if isinstance(trial.settings, dict) else ()
-        if set(keys) != set(space) or not isinstance(trial.value, float | int | None):
-            raise ItemfoldError(f"line {number + 1} is not a trial of this search")
-        found.append(trial)
-    return found
 
 
 def _save(search: _Search, done: Sequence[Trial]) -> None:
     """Write the finished trials and the best configuration; remove the folders of these trials."""
     texts = {"trials.jsonl": "".join(json.dumps(asdict(trial)) + "\n" for trial in done)}
     if any(trial.value is not None for trial in done):
-        texts["best.toml"] = dump_config(search.config_of(_best(done)))
+        texts["best.toml"] = dump_config(search.config_of(best_trial(done)))
     for name, text in texts.items():
         path = search.folder / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
@@ -354,46 +264,3 @@ def _save(search: _Search, done: Sequence[Trial]) -> None:
             shutil.rmtree(left, ignore_errors=True)
     with suppress(OSError):  # missing, or not empty
         running.rmdir()
-
-
-class TrialBar:
-    """Trials, the best value and the time left; without a terminal, one line per trial."""
-
-    def __init__(self, done: int, trials: int, metric: str, *, show: bool) -> None:
-        self.first, self.trials, self.metric = done, trials, metric
-        self.started, self.console = time.perf_counter(), Console(stderr=True)
-        self.log = show and not self.console.is_terminal
-        self.bar = Progress(
-            TextColumn("{task.completed}/{task.total} trials"),
-            BarColumn(bar_width=24),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
-            console=self.console,
-            disable=not show or self.log,
-            transient=True,
-        )
-        self.task = self.bar.add_task("", total=trials, completed=done, note="")
-
-    def update(self, done: Sequence[Trial]) -> None:
-        """Show the current state of the search."""
-        pace = (time.perf_counter() - self.started) / (len(done) - self.first)
-        note = f"{duration(pace * (self.trials - len(done)))} left"
-        if any(trial.value is not None for trial in done):
-            best = _best(done)
-            note = f"best {self.metric} {best.value:.4f} (trial {best.number}) · {note}"
-        self.bar.update(self.task, completed=len(done), note=note)
-        if self.log:
-            last = done[-1]
-            outcome = last.error or f"{self.metric} {last.value:.4f}"
-            tried = [f"{k} {v}" for k, v in last.settings.items() if v is not None]
-            shown = [", ".join(tried)] if tried else []
-            parts = [f"trial {last.number}: {outcome}", *shown, note]
-            line = f"[{len(done)}/{self.trials}] " + " · ".join(parts)
-            self.console.print(line, soft_wrap=True, highlight=False, markup=False)
-
-    def __enter__(self) -> Self:
-        self.bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.bar.stop()

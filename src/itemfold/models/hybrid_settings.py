@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from itemfold.data.weights import half_life_seconds
+from itemfold.data.weights import fades, half_life_seconds
 from itemfold.errors import ItemfoldError
 from itemfold.models.base import Kind, Model
 from itemfold.models.embedding_model import EmbeddingModel
@@ -69,7 +69,7 @@ def shown_part(value: Any) -> str:
 
 def check_half_life(name: str, value: Any) -> None:
     """Reject what is neither a duration, nor "never", nor None."""
-    if value is None or value == "never":
+    if not fades(value):
         return
     try:
         half_life_seconds(value)

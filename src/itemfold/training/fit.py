@@ -37,7 +37,6 @@ from itemfold.training.references import add_references
 from itemfold.training.run import Run
 from itemfold.training.run_folder import RunFolder
 from itemfold.training.strategies import STRATEGIES
-from itemfold.training.strategies.recency import fading
 from itemfold.validation import shown
 
 PER_SCORE = 6e-9  # seconds to score and rank one item for one user, about
@@ -168,7 +167,7 @@ def _tested(
             run.metrics["among_all_items"] = evaluate(run, split.among_all_items()).metrics
         elif metrics is None or fitted.parts:
             parts = fitted.parts if _can_test_parts(run, fitted, context) else {}
-            add_references(run, parts, fading(split, run.model.half_life))
+            add_references(run, parts, split.recent(run.model.half_life))
     return run
 
 

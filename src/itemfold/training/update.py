@@ -24,7 +24,7 @@ from itemfold.data.interactions import Interactions
 from itemfold.data.items.item_features import ItemFeatures
 from itemfold.data.joining import ItemCatalogue, Joined, described, join, joined_times
 from itemfold.data.splitting.split import HeldOut, Split
-from itemfold.data.weights import is_weighted
+from itemfold.data.weights import fades, is_weighted
 from itemfold.environment import pick_device
 from itemfold.errors import ItemfoldError
 from itemfold.graph.graph import Graph
@@ -48,7 +48,6 @@ from itemfold.training.run_folder import RunFolder
 from itemfold.training.state import Best, DescentState, put_weights
 from itemfold.training.strategies.candidates import COVERED
 from itemfold.training.strategies.closed_form import solve
-from itemfold.training.strategies.recency import NEVER, fading
 from itemfold.training.update_recency import check_weights, times_of, unweighted
 from itemfold.training.updated_run import SECTION, UpdatedModel, updated_run
 from itemfold.validation import positive_integer, shown
@@ -152,7 +151,7 @@ def _updated(
         way, times = WAYS.get(run.model.kind, _descended), joined_times(joined, run.times, data)
         split = _split(run, joined, times)
         outcome = way(run.model, joined, split, settings, epochs, progress)
-        joined = replace(joined, train=fading(split, run.model.half_life).train)
+        joined = replace(joined, train=split.recent(run.model.half_life).train)
     else:
         outcome, times = UpdatedModel(copy.deepcopy(run.model)), run.times
         joined = replace(joined, train=run.interactions)
@@ -221,7 +220,7 @@ def _hybrid(
 ) -> UpdatedModel:
     """The linear part, then the network, with the blend and half-lives that the run had chosen."""
     assert isinstance(old, Hybrid)
-    whole, split = split, fading(split, old.half_life)
+    whole, split = split, split.recent(old.half_life)
     check(settings, old.fresh(), split)
     further = [part for part in old.parts if part not in (old.gnn, old.linear)]
     for part in further:
@@ -243,7 +242,7 @@ def _hybrid(
         gnn = found
     model = Hybrid(**{**old.settings, "gnn": gnn, "linear": linear, "others": others or None})
     recent = old.popularity_half_life
-    model.count(whole.train, None if recent in (None, NEVER) else whole.recent(recent).train)
+    model.count(whole.train, whole.recent(recent).train if fades(recent) else None)
     model.restore(split.train)
     return UpdatedModel(model.eval(), epochs, how)
 

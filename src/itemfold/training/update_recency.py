@@ -9,20 +9,17 @@ from itemfold.data.array_types import Floats
 from itemfold.data.csr import as_ones
 from itemfold.data.interactions import IdMap
 from itemfold.data.splitting.times import Times
-from itemfold.data.weights import fading, is_weighted, scaled
+from itemfold.data.weights import fades, fading, is_weighted, scaled
 from itemfold.errors import ItemfoldError
 from itemfold.models.hybrid import Hybrid
 from itemfold.training.run import Run
-
-NEVER = (None, "never")
 
 
 def check_weights(run: Run) -> None:
     """Raise if a run has weights other than by recency, or needs times that it does not have."""
     model = run.model
     popularity = model.popularity_half_life if isinstance(model, Hybrid) else None
-    fades = model.half_life not in NEVER or popularity not in NEVER
-    if fades and run.times is None:
+    if (fades(model.half_life) or fades(popularity)) and run.times is None:
         raise ItemfoldError(
             "a run that counts recent interactions more, but does not hold the times of all of "
             "them, cannot be updated: train it anew"
@@ -44,7 +41,7 @@ def times_of(train: sp.csr_array, ids: IdMap, times: Floats) -> Times:
 def _is_by_recency(run: Run) -> bool:
     """Whether the weights of a run follow from its half-life and its times alone."""
     half_life, times = run.model.half_life, run.times
-    if half_life is None or half_life in NEVER or times is None:
+    if half_life is None or not fades(half_life) or times is None:
         return False
     train = as_ones(run.interactions)
     train.data = fading(times.max() - times, half_life)

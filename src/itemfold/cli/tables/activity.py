@@ -43,8 +43,7 @@ def compared_by_activity(compared: ActivityComparison) -> ResultTable:
         name, first = _shown_name(group.name, names), Figure.number(own[0].baseline_mean)
         rows.append((name, group.items, group.users, compared.found.baseline, first, "", ""))
         for row in own:
-            change = row.test.difference / row.baseline_mean if row.baseline_mean else 0.0
-            figures = Figure.number(row.interval.mean), Figure.number(change, "+.1%")
+            figures = Figure.number(row.interval.mean), Figure.number(row.change, "+.1%")
             again = (Figure.again(name), Figure.again(group.items), Figure.again(group.users))
             rows.append((*again, row.system, *figures, Figure.p(row.p_t)))
     caption = f"{groups_note(names)}; Holm correction over all groups"

@@ -1,4 +1,4 @@
-"""What all output shares: the console, tables on terminals and HTML pages, number formats."""
+"""What all output shares: the console, tables on terminals, number formats."""
 
 from __future__ import annotations
 
@@ -50,20 +50,6 @@ def program() -> str:
     return "itemfold" if is_found else str(typed)
 
 
-def html_table(head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 1) -> str:
-    """A table of HTML cells; the first ``text`` columns are words, the others numbers."""
-
-    def line(cells: Sequence[str], tag: str) -> str:
-        classes = ("" if i < text else ' class="n"' for i in range(len(cells)))
-        return "".join(f"<{tag}{c}>{cell}</{tag}>" for c, cell in zip(classes, cells, strict=True))
-
-    body = "".join(f"<tr>{line(row, 'td')}</tr>" for row in rows)
-    return (
-        f'<div class="wide"><table><thead><tr>{line(head, "th")}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
-
-
 def p_value(p: float) -> str:
     """A p-value as papers write it.
 
@@ -71,6 +57,15 @@ def p_value(p: float) -> str:
     ('<.001', '.012')
     """
     return "<.001" if p < 0.001 else f"{p:.3f}".replace("0.", ".", 1)
+
+
+def p_phrase(p: float) -> str:
+    """A p-value in a sentence.
+
+    >>> p_phrase(0.00001), p_phrase(0.0123)
+    ('p <.001', 'p = .012')
+    """
+    return f"p {p_value(p)}" if p < 0.001 else f"p = {p_value(p)}"
 
 
 def interval_text(low: float, high: float) -> str:

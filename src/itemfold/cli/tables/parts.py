@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from itemfold.cli.tables.layout import add_row, new_table, p_value
+from itemfold.cli.tables.layout import add_row, new_table, p_phrase, p_value
 from itemfold.training.run import Run
 
 LEAST_GAIN = 0.01  # a part that is better by more than this share is named in a warning
@@ -69,9 +69,9 @@ def part_warning(run: Run) -> str:
     better = next((part for part in parts_alone(run) if part.is_better), None)
     if better is None:
         return ""
-    metric, p = run.config["train"]["metric"], p_value(better.p)
+    metric = run.config["train"]["metric"]
     return (
         f"on test, {better.name} alone has {metric} {better.value:.4f}, the sum of the parts "
-        f"{better.whole:.4f} (p {p if p.startswith('<') else f'= {p}'}): validation chose the sum, "
+        f"{better.whole:.4f} ({p_phrase(better.p)}): validation chose the sum, "
         "and the test part does not confirm this choice"
     )

@@ -92,8 +92,7 @@ def comparison(compared: ComparedRuns) -> ResultTable:
         first = bootstrap_interval(base[metric])
         rows.append((metric, found.baseline, *measured(first), "", "", ""))
         for row in (r for r in found.rows if r.metric == metric):
-            change = row.test.difference / row.baseline_mean if row.baseline_mean else 0.0
-            tests = (Figure.number(change, "+.1%"), Figure.p(row.p_t), Figure.p(row.p_wilcoxon))
+            tests = (Figure.number(row.change, "+.1%"), Figure.p(row.p_t), Figure.p(row.p_wilcoxon))
             rows.append((Figure.again(metric), row.system, *measured(row.interval), *tests))
     tests_used = f"{found.paired_over} against {found.baseline}: t-test and Wilcoxon test"
     caption = "; ".join([f"{tests_used}, Holm correction", *notes])

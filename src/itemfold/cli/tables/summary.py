@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from itemfold.cli.tables.formats import Cell, Figure, ResultTable, measured, on_terminal
-from itemfold.cli.tables.layout import add_row, counted, new_table, p_value
+from itemfold.cli.tables.layout import add_row, counted, new_table, p_phrase
 from itemfold.cli.tables.parts import part_warning, parts_alone
 from itemfold.cli.tables.recommendations import is_shown
 from itemfold.errors import ItemfoldError
@@ -160,9 +160,9 @@ def _against(metric: str, reference: Reference) -> str:
         return f"beside {reference.name} with {metric} {base:.4f}"
     if values["difference"] == values.get("low") == values.get("high") == 0:
         return f"equal to {reference.name} in {metric}"
-    own, p = base - values["difference"], p_value(values["p"])
+    own = base - values["difference"]
     change = f"{own / base - 1:+.1%}" if base else f"{own:+.4f}"
-    sure = f"p {p}" if p.startswith("<") else f"p = {p}"
+    sure = p_phrase(values["p"])
     if base and "low" in values:  # the stored interval is of the reference against the model
         sure = f"95 %: {-values['high'] / base:+.1%} to {-values['low'] / base:+.1%}, {sure}"
     word = "better than" if values["difference"] < 0 else "worse than"
@@ -186,11 +186,9 @@ def compared_verdict(runs: Mapping[str, Run]) -> str:
     row = next((row for row in found.rows if row.system == best), None)
     if row is None or not np.isfinite(row.p_t):
         return f"{value}."
-    change = f"{row.test.difference / row.baseline_mean:+.1%}" if row.baseline_mean else ""
-    p = p_value(row.p_t)
-    chance = f"p {p}" if p.startswith("<") else f"p = {p}"
     sure = "which is better than" if row.p_t < LEVEL else "which is within chance of"
-    return f"{value}, {sure} {second}, the next one ({change}, {chance}, paired over users)."
+    change = f"{row.change:+.1%}, {p_phrase(row.p_t)}, paired over users"
+    return f"{value}, {sure} {second}, the next one ({change})."
 
 
 # --- one user's list -----------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from itemfold.data.csr import as_sorted, pick_share, row_of_entry, take_columns,
 from itemfold.data.interactions import Interactions
 from itemfold.data.splitting.split import HeldOut, Joining, Split
 from itemfold.data.splitting.split_parts import ROUNDINGS, finished_split, no_users
-from itemfold.errors import ItemfoldError, LeakError
+from itemfold.errors import ItemfoldError
 from itemfold.validation import one_of
 
 
@@ -24,33 +24,22 @@ def latest_from(times: Floats, share: float) -> float:
     return float(np.partition(times, at)[at])
 
 
-@dataclass(frozen=True)
-class Window:
-    """Interactions before a time window and inside it, as masks."""
+def cut_window(times: Floats, start: float, windows: int, window: int) -> tuple[Bools, Bools]:
+    """What is before window number 1, 2, … of equal numbers of interactions, and what is inside.
 
-    past: Bools
-    inside: Bools
-
-    @classmethod
-    def cut(cls, times: Floats, start: float, windows: int, window: int) -> Window:
-        """Window number 1, 2, … of equal numbers of interactions; equal times stay together."""
-        shares = np.linspace(start, 1.0, windows + 1)
-        ordered = np.sort(times)
-        at = np.minimum(np.round(shares * len(times)).astype(np.int64), len(times) - 1)
-        begins, ends = ordered[at[window - 1]], ordered[at[window]]
-        is_last = window == windows
-        found = cls(times < begins, (times >= begins) & ((times < ends) | is_last))
-        if not found.past.any() or not found.inside.any():
-            raise ItemfoldError(
-                f"'windows' must be smaller: window {window} of {windows} has no interaction "
-                "in it or before it"
-            )
-        return found
-
-    def check(self, times: Floats) -> None:
-        """Raise if a known interaction is not older than every interaction in the window."""
-        if times[self.past].max() >= times[self.inside].min():
-            raise LeakError("a training interaction is as late as a test interaction")
+    Equal times stay together.
+    """
+    shares = np.linspace(start, 1.0, windows + 1)
+    at = np.minimum(np.round(shares * len(times)).astype(np.int64), len(times) - 1)
+    begins, ends = np.sort(times)[at[window - 1 : window + 1]]
+    past = times < begins
+    inside = ~past & ((times < ends) | (window == windows))
+    if not past.any() or not inside.any():
+        raise ItemfoldError(
+            f"'windows' must be smaller: window {window} of {windows} has no interaction in it or "
+            "before it"
+        )
+    return past, inside
 
 
 @dataclass(frozen=True)

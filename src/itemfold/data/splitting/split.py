@@ -15,7 +15,7 @@ from itemfold.data.interactions import IdMap
 from itemfold.data.items.item_features import ItemFeatures
 from itemfold.data.splitting.leaks import check_split
 from itemfold.data.splitting.times import Times
-from itemfold.data.weights import fading, scaled
+from itemfold.data.weights import fades, fading, scaled
 from itemfold.errors import ItemfoldError
 
 Protocol = Literal["transductive", "inductive"]
@@ -203,7 +203,7 @@ class Split:
         divided by their mean over training. For all data before the test part: `refit` first.
 
         Args:
-            half_life: A duration such as "12h", "30d" or "1y"; None: nothing is changed.
+            half_life: A duration such as "12h", "30d" or "1y"; None or "never": nothing is changed.
 
         Returns:
             A split with other weights.
@@ -218,7 +218,7 @@ class Split:
             >>> round(float(weights.mean()), 3), bool(weights.max() > weights.min())
             (1.0, True)
         """
-        if half_life is None:
+        if half_life is None or not fades(half_life):
             return self
         if self.times is None:
             raise ItemfoldError(

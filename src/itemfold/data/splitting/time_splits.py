@@ -12,8 +12,8 @@ from itemfold.data.csr import row_of_entry, take_entries
 from itemfold.data.interactions import Interactions
 from itemfold.data.splitting.periods import (
     Periods,
-    Window,
     account,
+    cut_window,
     empty_period,
     latest_from,
     latest_share,
@@ -164,11 +164,9 @@ def split_window(
     settings = {"strategy": "rolling", "seed": seed, "windows": windows, "window": window}
     settings |= {"start": start, "valid": valid, "new_users": new_users}
     settings |= {"valid_by": valid_by, "rounding": rounding}
-    found = Window.cut(times, start, windows, window)
-    found.check(times)
-    masks = (found.past, found.inside)
+    masks = cut_window(times, start, windows, window)
     periods = with_validation(matrix, times, *masks, valid, valid_by, rounding, rng)
-    past = take_entries(matrix, found.past)
+    past = take_entries(matrix, periods.past)
     columns = np.flatnonzero(np.bincount(past.indices, minlength=data.n_items))
     kept = past if new_users == "drop" else take_entries(matrix, periods.train)
     rows = np.flatnonzero(np.diff(kept.indptr))

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from itemfold.data.weights import NEVER, fades
 from itemfold.models.hybrid_settings import Rows
 from itemfold.training.strategies.blend import FEWEST, Blend, BlendSearch
 from itemfold.training.strategies.noise import is_clear
-from itemfold.training.strategies.recency import NEVER
 
 Groups = list[tuple[float, Blend]]  # by the least length of a history
 
@@ -48,7 +48,7 @@ class ChosenSum:
         places = [self.names.index(name) for name in order]
         out = []
         for least, blend in groups:
-            is_recent = blend.half_life != NEVER
+            is_recent = fades(blend.half_life)
             priors = (0.0, blend.prior) if is_recent else (blend.prior, 0.0)
             row = (*priors, *(blend.weights[place] for place in places))
             scale = next((weight for weight in row[2:] if weight), 1.0)  # the first part counts 1
@@ -67,7 +67,7 @@ def choose_sum(search: BlendSearch, blend: Blend) -> ChosenSum:
     if min(map(len, kinds)) < FEWEST:
         recent = blend.half_life if blend.prior else NEVER
         return ChosenSum(tuple(search.names), search.by_length(blend), None, recent)
-    if blend.prior and blend.half_life != NEVER:
+    if blend.prior and fades(blend.half_life):
         search.keep_popularity(blend.half_life)
     chosen = []
     for users in kinds:
@@ -75,10 +75,10 @@ def choose_sum(search: BlendSearch, blend: Blend) -> ChosenSum:
         gain = (search.values([blend])[0] - values)[users]
         if is_clear(gain):
             found = blend
-        if found.prior and found.half_life != NEVER:
+        if found.prior and fades(found.half_life):
             search.keep_popularity(found.half_life)
         chosen.append(search.by_length(found, users))
     priors = [each for groups in chosen for _, each in groups if each.prior]
-    recent = next((each.half_life for each in priors if each.half_life != NEVER), NEVER)
+    recent = next((each.half_life for each in priors if fades(each.half_life)), NEVER)
     known, new = chosen
     return ChosenSum(tuple(search.names), known, new if new != known else None, recent)

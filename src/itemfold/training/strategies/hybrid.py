@@ -13,6 +13,7 @@ import time
 from dataclasses import replace
 
 from itemfold.data.splitting.split import Split
+from itemfold.data.weights import NEVER
 from itemfold.evaluation.evaluator import Evaluator, sample_users
 from itemfold.models.hybrid import Hybrid
 from itemfold.models.hybrid_settings import make_part
@@ -35,10 +36,8 @@ from itemfold.training.strategies.parts import (
     parts_alone,
 )
 from itemfold.training.strategies.recency import (
-    NEVER,
     OF_INTERACTIONS,
     OF_POPULARITY,
-    fading,
     half_lives,
     popularities,
     validates_later,
@@ -172,7 +171,7 @@ class Stages(Workbench):
         state, split = self.state, self.faded
         if self.refits:
             whole = self.split.refit()
-            split = fading(whole, self.value("half_life"))
+            split = whole.recent(self.value("half_life"))
             self._refit(split)
             self.model = self._assembled(self.late, split, whole)
         self.model.unshard()
@@ -265,7 +264,7 @@ class Stages(Workbench):
             part, _ = make_part("linear", self.value("linear"), "rlae")
             if part is None or self.context.deadline.left() <= 0:
                 break
-            split = fading(self.split, half_life)
+            split = self.split.recent(half_life)
             closed_form.set_up(part, split, self.asked.train)
             if next(iter(part.trials(split.train)), None) is None:
                 part.solve(split.train)

@@ -7,10 +7,9 @@ import torch
 from torch import Tensor
 
 from itemfold.data.splitting.split import Split
-from itemfold.data.weights import half_life_seconds
+from itemfold.data.weights import NEVER, half_life_seconds
 from itemfold.models.popularity import log_popularity
 
-NEVER = "never"
 OF_POPULARITY = ("1y", "90d", "30d", "7d", "2d", "12h", "3h", "1h")
 OF_INTERACTIONS = ("1y", "90d", "30d")  # taste changes more slowly (docs/research)
 
@@ -38,11 +37,6 @@ def validates_later(split: Split) -> bool:
     return float(times.of(valid.target, valid.ids).min()) >= newest
 
 
-def fading(split: Split, half_life: str | None) -> Split:
-    """The split with weights that halve with every half-life."""
-    return split if half_life in (None, NEVER) else split.recent(half_life)
-
-
 def popularities(split: Split, tried: list[str], device: torch.device) -> dict[str, Tensor]:
     """Standardised log popularity of the items by half-life, ``[items]`` each."""
-    return {each: log_popularity(fading(split, each).train, device)[0] for each in tried}
+    return {each: log_popularity(split.recent(each).train, device)[0] for each in tried}

@@ -11,6 +11,7 @@ import torch
 
 from itemfold import ranks
 from itemfold.data.splitting.split import HeldOut, Split
+from itemfold.data.weights import NEVER, fades
 from itemfold.environment import pick_device
 from itemfold.graph.graph import Graph
 from itemfold.models.base import Model
@@ -26,7 +27,6 @@ from itemfold.training.state import Weights, put_weights
 from itemfold.training.strategies.candidates import candidates
 from itemfold.training.strategies.hybrid_state import HybridState
 from itemfold.training.strategies.parts import ON_VALIDATION, fit_linear, fit_others
-from itemfold.training.strategies.recency import NEVER, fading
 
 FROM_DATA = "chosen from the data"
 BY_SIZE = (  # what follows from the size of the data and the device
@@ -71,7 +71,7 @@ class Workbench:
         """The split with the chosen half-life of interactions; computed once."""
         key = self.value("half_life") or NEVER
         if getattr(self, "_faded", (None,))[0] != key:
-            self._faded = key, fading(self.split, key)
+            self._faded = key, self.split.recent(key)
         return self._faded[1]
 
     def _fit_closed(self, parts: dict[str, Model], split: Split, valid: HeldOut | None) -> None:
@@ -161,9 +161,7 @@ class Workbench:
         )
         model.to(self.device)
         recent = new.popularity_half_life
-        model.count(
-            counted.train, None if recent in (None, NEVER) else counted.recent(recent).train
-        )
+        model.count(counted.train, counted.recent(recent).train if fades(recent) else None)
         model.restore(split.train)
         return model.eval()
 

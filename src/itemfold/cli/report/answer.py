@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
-from itemfold.cli import plots
-from itemfold.cli.tables.layout import html_table, interval_text
+from itemfold.cli.report import plots
+from itemfold.cli.report.metrics import metric_table, stored_metrics
+from itemfold.cli.report.table import html_table
 from itemfold.cli.tables.parts import parts_alone
 from itemfold.cli.tables.summary import (
     MEANING,
@@ -17,7 +18,7 @@ from itemfold.cli.tables.summary import (
     verdict,
 )
 from itemfold.evaluation.intervals import Interval, bootstrap_intervals
-from itemfold.evaluation.metrics import best_value, headline_metrics
+from itemfold.evaluation.metrics import headline_metrics
 from itemfold.training.run import Run
 
 
@@ -29,8 +30,10 @@ def answer_section(group: Mapping[str, Run]) -> str:
     (first, *_) = tested.values()
     sentence = verdict(first) if len(tested) == 1 else compared_verdict(tested)
     warnings = dict.fromkeys(text for run in tested.values() for text in cautions(run))
-    table = _one_run(first) if len(tested) == 1 else _several(tested)
-    names = {name.partition("@")[0] for run in tested.values() for name in run.metrics["test"]}
+    stored = stored_metrics(tested)
+    is_one = len(tested) == 1
+    table = _one_run(first) if is_one else metric_table(tested, headline_metrics(stored))
+    names = {name.partition("@")[0] for name in stored}
     meaning = "; ".join(text for name, text in MEANING.items() if name in names)
     metric = first.config["train"]["metric"]
     svg = plots.means(_means(tested, metric), metric)
@@ -50,31 +53,6 @@ def _one_run(run: Run) -> str:
         [escape(name) for name in table.columns],
         [[escape(text) for text in cells] for cells in table.texts()],
     )
-
-
-def _several(runs: Mapping[str, Run]) -> str:
-    """Five metrics of every run, the best in bold."""
-    tests = {name: run.metrics["test"] for name, run in runs.items()}
-    metrics = headline_metrics(dict.fromkeys(m for test in tests.values() for m in test))
-    intervals = {
-        name: bootstrap_intervals({m: run.per_user[m] for m in metrics if m in run.per_user})
-        for name, run in runs.items()
-    }
-    rows = []
-    for metric in metrics:
-        best = best_value(metric, [test[metric] for test in tests.values() if metric in test])
-        cells = [escape(metric)]
-        for name, test in tests.items():
-            if metric not in test:
-                cells.append("–")
-                continue
-            text = f"{test[metric]:.4f}"
-            text = f"<b>{text}</b>" if test[metric] == best else text
-            if found := intervals[name].get(metric):
-                text += f"<br><small>{interval_text(found.low, found.high)}</small>"
-            cells.append(text)
-        rows.append(cells)
-    return html_table(["metric", *map(escape, tests)], rows)
 
 
 def _means(runs: Mapping[str, Run], metric: str) -> dict[str, Interval]:

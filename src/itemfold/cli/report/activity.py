@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
-from itemfold.cli import plots
+from itemfold.cli.report import plots
+from itemfold.cli.report.table import html_table
 from itemfold.cli.tables.activity import NEW, is_indented
-from itemfold.cli.tables.layout import html_table, interval_text, p_value
+from itemfold.cli.tables.layout import interval_text, p_value
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.activity import ByActivity, merged_group, shown_metrics, stored_activity
 from itemfold.evaluation.compare import compare_by_activity
@@ -72,9 +73,8 @@ def _tests(runs: Mapping[str, Run], metrics: list[str]) -> str:
     rows = []
     for group in compared.groups:
         for row in (row for row in compared.found.rows if row.metric == group.name):
-            change = row.test.difference / row.baseline_mean if row.baseline_mean else 0.0
             cells = [escape(group.label), escape(row.system), f"{group.users:,}"]
-            cells += [f"{row.test.difference:+.4f}", f"{change:+.1%}", escape(p_value(row.p_t))]
+            cells += [f"{row.test.difference:+.4f}", f"{row.change:+.1%}", escape(p_value(row.p_t))]
             rows.append(cells)
     head = ["group", "run", "users", "difference", "change", "p, t-test"]
     note = f"{compared.metric}: {compared.found.paired_over} against {compared.found.baseline}, "

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import NamedTuple
 
-from itemfold.cli import plots
-from itemfold.cli.tables.layout import html_table
+from itemfold.cli.report import plots
+from itemfold.cli.report.table import html_table
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.metrics import DEFINITIONS
 from itemfold.evaluation.tradeoff import Sweep, Sweeper, SweepPoint

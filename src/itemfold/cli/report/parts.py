@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
-from itemfold.cli.tables.layout import html_table, p_value
+from itemfold.cli.report.table import html_table
+from itemfold.cli.tables.layout import p_value
 from itemfold.cli.tables.parts import part_warning, parts_alone
 from itemfold.training.run import Run
 

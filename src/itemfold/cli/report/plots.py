@@ -176,7 +176,7 @@ def popularity(
     def draw(axes: Any) -> None:
         x = np.arange(groups) + 1
         first = next(iter(runs.values()))
-        base = shares(first, first.train.indices)
+        base = shares(first, first.interactions.indices)
         axes.bar(x, base, 0.9, color=LINE, label="training interactions")
         for colour, (name, run) in zip(cycle(COLOURS), runs.items(), strict=False):
             share = shares(run, lists[name])
