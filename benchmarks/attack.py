@@ -32,6 +32,7 @@ SETTLE_S = 2.0  # from the start of an attack to the first measurement
 def main() -> None:
     arguments = parser(__doc__, "yelp2018")
     arguments.add_argument("--seconds", type=float, default=5.0, help="of each attack")
+    arguments.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     arguments.set_defaults(threads=1)
     options = arguments.parse_args()
     split, cores, verdicts = begin(options), Cores.of_machine(), Verdicts()
@@ -46,7 +47,7 @@ def main() -> None:
         extra = ("--api-key-file", str(keys), "--rate-limit", str(RATE_LIMIT))
         with Service(run, cores.service, *extra) as service, pinned(cores.load):
             measure(service, bodies, 0.5 if options.quick else options.seconds, "quiet")
-            for kind in KINDS:
+            for kind in options.kinds:
                 for connections in CONNECTIONS[:1] if options.quick else CONNECTIONS:
                     command = [sys.executable, str(HERE / "attackers.py"), service.address, kind]
                     command += ["--connections", str(connections)]

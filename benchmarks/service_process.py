@@ -39,6 +39,12 @@ class Cores:
         others = [cpu for core in cores[2:] for cpu in core]
         return cls([core[0] for core in cores[:2]], others or sorted(os.sched_getaffinity(0)))
 
+    def apart(self) -> Cores:
+        """Cores that are not shared: with two in all, one for the service and one for its load."""
+        if set(self.service) & set(self.load):
+            return Cores(self.service[:1], self.service[1:] or self.load)
+        return self
+
     def __str__(self) -> str:
         return f"service on CPUs {self.service}, load on CPUs {self.load}"
 
@@ -101,6 +107,14 @@ class Service:
                 if int(parent) == self.process.pid and "spawn_main" in command:
                     found.append(int(folder.name))
         return found
+
+    def cpu_seconds(self) -> float:
+        """CPU time of all processes of the service."""
+        ticks = 0
+        for pid in {self.process.pid, *self.workers()}:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def memory(self) -> int:
         """Bytes of resident memory of all workers."""

@@ -343,6 +343,33 @@ def _number(text: object) -> int:
     return int(digits)
 
 
+@pytest.mark.parametrize(
+    ("name", "titles", "line", "others"),
+    [
+        ("u.data", "u.item", "{0}|Film {0} é (1990)|01-Jan-1990||http://a/{0}|0|1", ("u.user",)),
+        ("ratings.dat", "movies.dat", "{0}::Film {0} é (1990)::Action|War", ("users.dat",)),
+        ("ratings.csv", "movies.csv", "{0},Film {0} é (1990),Action|War", ("links.csv",)),
+    ],
+)
+def test_titles_beside_the_ratings_of_movielens_are_found(
+    name: str, titles: str, line: str, others: tuple[str, ...], tmp_path: Path
+) -> None:
+    make = {"u.data": movielens_100k, "ratings.dat": movielens_1m, "ratings.csv": movielens_latest}
+    path = make[name](tmp_path)
+    head = "movieId,title,genres\n" if name.endswith("csv") else ""
+    text = "".join(line.format(item) + "\n" for item in sorted({i for _, i, _, _ in ROWS}))
+    write_text(tmp_path, titles, head + text, "utf-8" if head else "latin-1")
+    for other in others:
+        write_text(tmp_path, other, "1|24|M|technician\n2|53|F|other\n")
+    for place in (path, tmp_path):  # the file, and its folder
+        data = ir.read(place)
+        assert len(data) == len(ROWS)
+        assert data.titles is not None
+        names = zip(data.item_ids.ids.tolist(), data.titles.tolist(), strict=True)
+        assert all(title == f"Film {item} é (1990)" for item, title in names)
+        assert (data.genres is not None) == (name != "u.data")
+
+
 def test_letters_of_windows_are_those_that_were_written(tmp_path: Path) -> None:
     data = ir.read(windows(tmp_path))
     assert set(data.item_ids.ids.tolist()) == {f"“{i}” – €" for _, i, _, _ in ROWS}

@@ -454,6 +454,15 @@ def test_json_and_tables_are_prepared_together(tmp_path: Path) -> None:
     assert set(zip(users.tolist(), items.tolist(), strict=True)) == pairs
 
 
+def test_the_texts_of_a_folder_are_those_that_read_takes(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("a.txt", "b.dat", "README.txt", "notes.md", "_c.csv"):
+        (tmp_path / "in" / name).write_text(f"user,item\n{name},1\n")
+    found = prepared(tmp_path / "in", tmp_path / "out")
+    assert_same(found, ir.read(tmp_path / "in"))
+    assert found.user_ids.ids.tolist() == ["a.txt", "b.dat"]
+
+
 # --- interruptions -------------------------------------------------------------------------------
 
 

@@ -465,7 +465,9 @@ def test_odd_but_valid_values() -> None:
 
 def test_other_bad_sources(tmp_path: Path) -> None:
     assert "no such file" in error_of(tmp_path / "nothing.csv")
-    assert "expected train.txt, ratings.csv, parquet files or feedback" in error_of(tmp_path)
+    assert "expected train.txt, MovieLens's ratings, parquet files or feedback" in error_of(
+        tmp_path
+    )
     assert "got list" in error_of([1, 2])
     assert "no rows" in error_of(pd.DataFrame(columns=["user", "item"]))
     assert "two dimensions" in error_of(sp.coo_array(np.ones(3)))

@@ -1,5 +1,7 @@
 """RP3β and UserKNN against numpy."""
 
+import functools
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -32,11 +34,15 @@ def test_rp3beta_is_the_walk_of_three_steps(alpha: float, beta: float) -> None:
         walks = [(x[u, i] / items[i]) ** alpha * (x[u, j] / users[u]) ** alpha for u in range(30)]
         if i != j and x[:, j].any():
             expected[i, j] = sum(walks) / items[j] ** beta
-    found = item_weights(fitted(RP3Beta(neighbours=20, alpha=alpha, beta=beta)))
+    plain = functools.partial(RP3Beta, alpha=alpha, beta=beta, normalise=False)
+    found = item_weights(fitted(plain(neighbours=20)))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-7)
-    few = item_weights(fitted(RP3Beta(neighbours=3, alpha=alpha, beta=beta)))
+    few = item_weights(fitted(plain(neighbours=3)))
     assert ((few != 0).sum(1) <= 3).all()  # of each item where walks begin
     np.testing.assert_allclose(few.max(1), expected.max(1), rtol=1e-4)
+    shares = item_weights(fitted(RP3Beta(neighbours=3, alpha=alpha, beta=beta)))
+    total = np.maximum(few.sum(1, keepdims=True), 1e-30)
+    np.testing.assert_allclose(shares, few / total, rtol=1e-4, atol=1e-7)
 
 
 def test_without_a_penalty_popular_items_are_more_probable() -> None:

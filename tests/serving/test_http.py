@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 import itemfold as ir
 from itemfold.cli.app import app
 from itemfold.environment import EXTRAS, need_extra
+from itemfold.serving.http.api.errors import error_response
 from itemfold.serving.http.api.schemas import RecommendRequest
 from itemfold.serving.http.processes.serve import listen
 from itemfold.serving.title_search import TitleSearch, search_key
@@ -132,6 +133,12 @@ def test_a_missing_content_type_is_named(client):
     answer = client.post("/recommend", content=b'{"history": [12]}')
     assert answer.status_code == 422
     assert "must be sent as Content-Type: application/json" in answer.json()["error"]
+
+
+def test_an_error_is_one_short_line_whatever_it_quotes():
+    body = json.loads(error_response(422, f"'a'\nmust {'x' * 900_000}").body)
+    assert body["error"].startswith("'a' must xxx")
+    assert len(body["error"]) < 1000
 
 
 def test_errors_do_not_echo_long_ids(client):

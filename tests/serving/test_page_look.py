@@ -12,6 +12,7 @@ import itemfold as ir
 
 pytestmark = pytest.mark.browser
 LIKED = "?item=12&item=57"
+TITLES = dict(zip(DATA.item_ids.ids.tolist(), DATA.titles.tolist(), strict=True))
 SCREENS = {"phone": (390, 844), "laptop": (1280, 800)}
 FIRST_SCREEN_BYTES = 75_000  # everything before the first list, uncompressed and with headers
 
@@ -130,6 +131,39 @@ def test_items_without_titles_and_genres_have_covers_too(browser, bare, screen):
     }
     assert len(colours) == 2
     assert browser.violations() == []
+
+
+def test_an_item_has_the_same_drawing_on_its_tile_and_in_a_list(browser, service):
+    browser.open(service.address)
+    paths = "[...e.querySelectorAll('.cover path')].map((path) => path.getAttribute('d')).join()"
+    drawings = f"[...document.querySelectorAll('.tile')].map((e) => [e.dataset.item, {paths}])"
+    drawn = dict(browser.run(drawings))
+    assert len(set(drawn.values())) > len(drawn) / 2  # items of a genre differ, too
+    assert all(len(paths) > 20 for paths in drawn.values())
+    names = {item: TITLES[int(item)] for item in drawn}
+    small = (
+        "[...document.querySelectorAll('.pick')].map((e) => [e.querySelector('.title').textContent"
+    )
+    listed = dict(browser.run(f"{small}, {paths}])"))
+    both = [item for item in drawn if names[item] in listed]
+    assert both
+    assert all(drawn[item] == listed[names[item]] for item in both)
+
+
+@pytest.mark.parametrize(
+    ("genres", "motif"),
+    [
+        (["Drama", "Sci-Fi"], ["planet"]),
+        (["Horror", "Thriller"], ["forest"]),
+        (["Drama", "Crime"], ["blinds", "sunset"]),
+    ],
+)
+def test_the_motif_of_a_cover_suits_a_genre(browser, service, genres, motif):
+    if not browser.run("location.href").startswith(service.address):
+        browser.open(service.address)
+    names = f"[...'abcdefghij'].map((id) => m.motifName({json.dumps(genres)}, id))"
+    found = browser.run(f"import('/page/motifs.js').then((m) => {names})")
+    assert sorted(set(found)) == motif
 
 
 def test_the_first_screen_needs_few_bytes(browser, service):

@@ -58,12 +58,12 @@ def read(
     "plays/*.csv" names several files, an address such as "s3://bucket/plays.parquet" a file in a
     store that fsspec knows.
 
-    A folder holds train.txt (and test.txt) as in LightGCN, ratings.csv (and movies.csv) as in
-    MovieLens, tables with the same columns, a published split by users (see `read_user_split`),
-    or the output of `prepare`. A table in memory is a pandas or polars frame, an Arrow table, a
-    DuckDB relation, or anything else with Arrow's C stream. Feedback that `itemfold serve`
-    stored is read, too, from a .jsonl file or its folder, a SQLite file, or "postgres", the
-    database of DATABASE_URL: its likes and clicks are interactions.
+    A folder holds train.txt (and test.txt) as in LightGCN, ratings.csv, ratings.dat or u.data
+    (and the titles beside it) as in MovieLens, tables with the same columns, a published split by
+    users (see `read_user_split`), or the output of `prepare`. A table in memory is a pandas or
+    polars frame, an Arrow table, a DuckDB relation, or anything else with Arrow's C stream.
+    Feedback that `itemfold serve` stored is read, too, from a .jsonl file or its folder, a SQLite
+    file, or "postgres", the database of DATABASE_URL: its likes and clicks are interactions.
 
     Rows with the same user and item are merged into one pair and counted in `duplicates`. The pair
     keeps the highest rating and the latest time; it is a training pair if any of its rows is. Then

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from urllib.parse import unquote
 
 from itemfold.data.columns.columns import Names, choose_columns
 from itemfold.data.readers.delimited import Header, header_of
+from itemfold.data.readers.files import TABLES, WILD, is_pattern, is_table, matching_files
 from itemfold.data.readers.frames import first_line
 from itemfold.data.readers.given_split import split_files
 from itemfold.data.readers.packed import (
@@ -19,7 +19,6 @@ from itemfold.data.readers.packed import (
     UTF8,
     encoding_note,
     packing_of,
-    plain_suffix,
 )
 from itemfold.data.readers.parquet import check_parquet, is_parquet
 from itemfold.data.readers.text_format import Record, TextFormat
@@ -27,19 +26,9 @@ from itemfold.data.readers.user_split import is_user_split
 from itemfold.errors import ItemfoldError
 from itemfold.validation import shown
 
-TEXT = (
-    ".csv",
-    ".tsv",
-    ".inter",
-    ".dat",
-    ".data",
-    ".json",
-    ".jsonl",
-    ".ndjson",
-)  # files of a folder that are read
 LONGEST_LINE = 2**24  # bytes of a text file
 NONE = "__HIVE_DEFAULT_PARTITION__"  # Hive's name for a missing value
-PREPARED_KINDS = f".parquet, {', '.join(TEXT)} (text also compressed)"
+PREPARED_KINDS = f".parquet, {', '.join(TABLES)} (text also compressed)"
 ENCODINGS = {UTF8: "utf-8", LATIN1: "latin-1", "utf-16": "utf-16", "utf-16-le": "utf-16"}
 COMPRESSIONS = {"": "none", ".gz": "gzip", ".zst": "zstd"}
 
@@ -97,20 +86,16 @@ def find_inputs(files: Any, without: Path) -> list[Input]:
 
 def _expanded(path: Path) -> Iterator[Input]:
     """The files of one path, sorted."""
-    if re.search(r"[*?\[]", str(path)) and not path.exists():
-        paths = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]
-        paths = [found for found in paths if found.is_file()]
-        if not paths:
-            raise ItemfoldError(f"{path}: no file matches this pattern")
-        fixed = re.split(r"[*?\[]", str(path))[0]
+    if is_pattern(path):
+        paths, fixed = matching_files(path), WILD.split(str(path))[0]
         root = Path(fixed if fixed.endswith("/") else str(Path(fixed).parent))
     elif path.is_dir():
         _check_joinable(path)
-        paths = sorted(found for found in path.rglob("*") if found.is_file() and _known(found))
         paths = [
             found
-            for found in paths
-            if not any(  # such names, of Spark and others, are not data
+            for found in sorted(path.rglob("*"))
+            if (is_table(found) or (found.suffix.lower() == ".parquet" and found.is_file()))
+            and not any(  # such names, of Spark and others, are not data
                 name.startswith(("_", ".")) and "=" not in name
                 for name in found.relative_to(path).parts
             )
@@ -139,11 +124,6 @@ def _check_joinable(folder: Path) -> None:
             f"{folder}: has {what}, which `prepare` would join with the training rows; name the "
             "files to join, or pass the folder to the other commands as it is"
         )
-
-
-def _known(path: Path) -> bool:
-    packed_parquet = plain_suffix(path) == ".parquet" != path.suffix.lower()
-    return plain_suffix(path) in (".parquet", *TEXT) and not packed_parquet
 
 
 def _partition(path: Path, root: Path) -> dict[str, str]:

@@ -29,10 +29,11 @@ from itemfold.errors import ItemfoldError
 WILD = re.compile(r"[*?\[]")  # in patterns of file names
 NO_BAD_ROWS = "'skip_bad_rows' needs a table with columns, and {} has none"
 TABLES = (".csv", ".tsv", ".inter", ".dat", ".data", ".txt", ".json", ".jsonl", ".ndjson")
+MOVIELENS = {"ratings.csv": "movies.csv", "ratings.dat": "movies.dat", "u.data": "u.item"}  # titles
 ABOUT = ("readme", "license", "licence", "citation")  # files about data
 IN_FOLDERS = (
-    "expected train.txt, ratings.csv, parquet files or {feedback} in the folder, the files of a "
-    "split by users, or tables with the same columns ({tables}, also compressed)"
+    "expected train.txt, MovieLens's ratings, parquet files or {feedback} in the folder, the files "
+    "of a split by users, or tables with the same columns ({tables}, also compressed)"
 )
 
 
@@ -142,16 +143,16 @@ def _read_folder(path: Path, rules: RowRules) -> tuple[RawTable, Path | None]:
         if skip:
             raise ItemfoldError(NO_BAD_ROWS.format(path / "train.txt"))
         return read_lightgcn(path, names), None
-    if (path / "ratings.csv").is_file():
-        ratings = path / "ratings.csv"
-        return read_file(ratings, rules), _titles_beside(ratings)
+    for ratings in (path / name for name in MOVIELENS):
+        if ratings.is_file():
+            return read_file(ratings, rules), _titles_beside(ratings)
     if parts := sorted(path.glob("*.parquet")):
         return read_parquet_parts(path, parts, names, skip=skip), None
     if any(path.glob(FEEDBACK_FILES)):
         return read_feedback(path, skip=skip), None
     if len(atomic := sorted(path.glob("*.inter"))) == 1:
         return read_file(atomic[0], rules), _titles_beside(atomic[0])
-    parts = [file for file in sorted(path.iterdir()) if _is_table(file)]
+    parts = [file for file in sorted(path.iterdir()) if is_table(file)]
     if not parts:
         expected = IN_FOLDERS.format(feedback=FEEDBACK_FILES, tables=", ".join(TABLES))
         raise ItemfoldError(f"{path}: {expected}")
@@ -192,7 +193,7 @@ def _read_one_of(
     return _with_remarks(table, (remark,)), titles[0] if titles else None
 
 
-def _is_table(path: Path) -> bool:
+def is_table(path: Path) -> bool:
     """Whether a file of a folder is a table, by its name."""
     name = path.name.lower()
     is_data = not name.startswith((".", "_", *ABOUT))
@@ -200,8 +201,8 @@ def _is_table(path: Path) -> bool:
 
 
 def _titles_beside(path: Path) -> Path | None:
-    """The titles of MovieLens's ratings.csv, or RecBole's file of items, if they are there."""
-    beside = path.with_name("movies.csv") if path.name == "ratings.csv" else path
+    """The titles of MovieLens's ratings, or RecBole's file of items, if they are there."""
+    beside = path.with_name(MOVIELENS.get(path.name, path.name))
     beside = path.with_suffix(".item") if path.suffix.lower() == ".inter" else beside
     return beside if beside != path and beside.is_file() else None
 

@@ -1,6 +1,7 @@
 // Covers: the image of an item, or one made from its title, year and genres.
 
 import {element} from "./elements.js";
+import {hash, motif} from "./motifs.js";
 import {genresOf, named, nameAndYear} from "./titles.js";
 
 let imageHosts = []; // images are shown only from hosts that the service allows
@@ -15,43 +16,44 @@ const isAllowed = (image) => Boolean(image) && URL.canParse(image) && imageHosts
 
 // A hue for a genre or another text. Steps of the golden angle keep neighbours apart.
 function hue(text) {
-  let place = genres.indexOf(text);
-  if (place < 0) for (const letter of text) place = (place * 31 + letter.codePointAt(0)) % 1_000_003;
-  return Math.round(200 + place * 137.508) % 360;
+  const place = genres.indexOf(text);
+  return Math.round(200 + (place < 0 ? hash(text) : place) * 137.508) % 360;
 }
 
-function drawn(entry) {
-  const {name, year} = nameAndYear(entry);
+// A drawing in the colours of an item's genres.
+function drawn(entry, className, ...text) {
   const [first, second = first] = genresOf(entry);
-  const made = element("span", {className: "cover"},
+  const made = element("span", {className}, motif(genresOf(entry), String(entry.item)), ...text);
+  made.style.setProperty("--hue", hue(first ?? named(entry)));
+  made.style.setProperty("--hue-2", hue(second ?? `${named(entry)}.`));
+  return made;
+}
+
+function poster(entry) {
+  const {name: whole, year} = nameAndYear(entry);
+  const name = whole.replace(/(?<=.) \([^()]*\)$/, ""); // without another title
+  const made = drawn(entry, "cover",
     element("span", {className: "name"}, name), element("span", {className: "year"}, year));
   const longest = Math.max(...name.split(/[\s-]/).map((word) => word.length));
-  for (const [property, value] of [
-    ["--hue", hue(first ?? named(entry))], ["--hue-2", hue(second ?? `${named(entry)}.`)],
-    ["--letters", Math.max(longest, name.length / 4)], // so that the longest word fits, and the name
-  ]) made.style.setProperty(property, value);
+  made.style.setProperty("--letters", Math.max(longest, name.length / 4)); // so that the longest word fits, and the name
   return made;
 }
 
 // The cover of a tile, which names the item.
 export function cover(entry) {
-  if (!isAllowed(entry.image)) return drawn(entry);
+  if (!isAllowed(entry.image)) return poster(entry);
   const image = element("img", {className: "picture", alt: "", loading: "lazy", src: entry.image});
   const made = element("span", {className: "framed"}, image, element("span", {className: "name"}, named(entry)));
-  image.onerror = () => made.replaceWith(drawn(entry));
+  image.onerror = () => made.replaceWith(poster(entry));
   return made;
 }
 
-// The small cover beside a title: the image, or a letter of the title or the end of the id on the item's colour.
+// The small cover beside a title: the image, or the same drawing as on the tile.
 export function thumbnail(entry) {
-  const letter = drawn(entry);
-  letter.className = "cover thumb";
-  letter.ariaHidden = "true";
-  letter.replaceChildren(entry.title ? initial(entry) : String(entry.item).slice(-2));
-  if (!isAllowed(entry.image)) return letter;
+  const small = drawn(entry, "cover thumb", ...(entry.title ? [] : [String(entry.item).slice(-2)]));
+  small.ariaHidden = "true";
+  if (!isAllowed(entry.image)) return small;
   const image = element("img", {className: "picture thumb", alt: "", loading: "lazy", src: entry.image});
-  image.onerror = () => image.replaceWith(letter);
+  image.onerror = () => image.replaceWith(small);
   return image;
 }
-
-const initial = (entry) => [...named(entry).replace(/^(The|An?) (?=\S)/, "")][0].toUpperCase();

@@ -13,6 +13,12 @@ export function matches(scores) {
   return scores.map((score) => (least < 0 ? 0.1 + 0.9 * (score - least) / (best - least) : score / best));
 }
 
+// A title with its year, which is less prominent.
+function yearApart(name) {
+  const [, text, year] = /^(.+?)(\s*\(\d{4}\))$/.exec(name) ?? [null, name, ""];
+  return [text, element("span", {className: "year"}, year)];
+}
+
 function matchBar(match) {
   const text = `Match: ${Math.round(100 * match)} % of the best`;
   const made = element("span", {className: "match", role: "img", ariaLabel: text, title: text}, element("i"));
@@ -40,7 +46,7 @@ function whyButton(pick, format, into) {
 function row(pick, place, format, there, actions) {
   const name = named(pick);
   const reason = format.isPopular ? `Chosen by ${pick.score.toLocaleString("en")} users` : because(pick, format.user);
-  const text = element("div", {className: "text"}, element("div", {className: "title"}, name));
+  const text = element("div", {className: "text"}, element("div", {className: "title"}, ...yearApart(name)));
   if (pick.genres) text.append(element("div", {className: "genres"}, genresOf(pick).join(", ")));
   if (reason) text.append(element("p", {className: "because"}, reason));
   if (pick.is_new) text.append(newMark(pick));

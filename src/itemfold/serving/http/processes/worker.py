@@ -18,6 +18,7 @@ import uvicorn
 
 from itemfold.serving.http.app import create_app
 from itemfold.serving.http.monitoring.log import set_up_logging
+from itemfold.serving.http.processes.heap import exempt_loaded
 from itemfold.serving.http.processes.worker_link import WorkerLink
 from itemfold.serving.http.protocol.connection import LimitedConnection
 from itemfold.serving.http.protocol.connection_pool import ConnectionPool, connection_limit
@@ -65,6 +66,7 @@ class WorkerTask:
             device=self.device,
             buckets=buckets,
         )
+        exempt_loaded()
         limits = self.settings.limits
         app.state.connections = ConnectionPool(limits, connection_limit(limits.max_connections))
         config = uvicorn.Config(
