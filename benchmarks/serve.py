@@ -134,8 +134,8 @@ def one_at_a_time(setting: Setting, questions: list[list[Any]]) -> float:
 def throughput(setting: Setting) -> float:
     """Requests a second by connections, on one core and on two in turn; returns most of two.
 
-    With two cores in all, the load has a core of its own beside one worker, and shares both cores
-    with two: the figure is then a lower bound. The CPU time is that of the service alone.
+    With two cores in all, the load shares the cores of the service in both: one core does all the
+    work, or two do. The CPU time is that of the service alone.
     """
     best: dict[int, float] = {}
     run, cpus = str(setting.folder / "first"), setting.cores.service
@@ -145,11 +145,11 @@ def throughput(setting: Setting) -> float:
             setting.load(service, connections=8, seconds=setting.seconds / 2).result()
         for connections in CONNECTIONS[1:2] if setting.quick else CONNECTIONS:
             for workers, service in services.items():
-                free = [cpu for cpu in setting.cores.load if cpu not in cpus[:workers]]
+                shared = set(setting.cores.load) & set(cpus)
                 spent = service.cpu_seconds()
                 found = setting.load(
                     service,
-                    cpus=free or setting.cores.load,
+                    cpus=cpus[:workers] if shared else setting.cores.load,
                     connections=connections,
                     seconds=setting.seconds,
                 ).result()
