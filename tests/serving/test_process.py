@@ -347,12 +347,17 @@ def test_workers_load_what_was_accepted_and_roll_back(tmp_path, recommender):
         eventually(lambda: all_have("lightgcn"))  # not what the link points to
 
         switch(link, "new")
-        service.process.send_signal(signal.SIGHUP)
-        eventually(lambda: all_have("ease"))
-        service.process.send_signal(signal.SIGUSR1)
-        eventually(lambda: all_have("lightgcn"))
-        service.process.send_signal(signal.SIGUSR1)  # and forward again
-        eventually(lambda: all_have("ease"))
+        for reloads, (number, name) in enumerate(
+            [
+                (signal.SIGHUP, "ease"),
+                (signal.SIGUSR1, "lightgcn"),
+                (signal.SIGUSR1, "ease"),  # and forward again
+            ],
+            1,
+        ):
+            service.process.send_signal(number)
+            eventually(lambda: service.log_text().count("is loaded") == 2 * reloads)  # noqa: B023
+            assert all_have(name)
 
         shutil.rmtree(tmp_path / "new")
         os.kill(worker_pids(service)[0], signal.SIGKILL)
