@@ -18,8 +18,9 @@ from itemfold.evaluation.evaluator import Evaluator, sample_users
 from itemfold.evaluation.metrics import FULL_METRICS, METRICS, parse_metric
 from itemfold.models.base import Model
 from itemfold.training.strategies import blend as blend_module
-from itemfold.training.strategies.blend import NEARBY, Blend, BlendSearch, standard_error
+from itemfold.training.strategies.blend import NEARBY, Blend, BlendSearch
 from itemfold.training.strategies.chosen_sum import choose_sum
+from itemfold.training.strategies.noise import standard_error
 
 CPU = torch.device("cpu")
 ITEMS = 30

@@ -30,7 +30,7 @@ from itemfold.training.loop import _is_spent
 from itemfold.training.run import Run
 from itemfold.training.state import Best, DescentState
 from itemfold.training.strategies import candidates as entrants
-from itemfold.training.strategies import hybrid, workbench
+from itemfold.training.strategies import hybrid, noise, workbench
 from itemfold.training.strategies.blend import BlendSearch
 from itemfold.training.strategies.hybrid import HybridState
 
@@ -44,6 +44,12 @@ HALF_LIVES = {"half_life": "never", "popularity_half_life": "never"}
 FIXED: dict[str, Any] = {"gnn": {"dim": 8}, "linear": {"l2": 20.0}}
 SMALL: dict[str, Any] = {"gnn": {"dim": 8}}
 PROTOCOLS = ("transductive", "inductive")
+
+
+@pytest.fixture(autouse=True)
+def _choose_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The few users of these splits choose as many would; tests of few users are elsewhere."""
+    monkeypatch.setattr(noise, "FEW", 0)
 
 
 @functools.cache

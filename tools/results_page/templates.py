@@ -54,7 +54,7 @@ from results_page.suite_page import table_details
 ENDING = ".template.md"
 PLAIN = "# Results\n\n{pages}"  # if there is no template
 # Rows of the page of the future that are no systems: chosen on the test part, and parts of one.
-NO_SYSTEMS = ("best popularity", "its linear part", "its network and prior")
+NO_SYSTEMS = ("best popularity", "its linear part", "its network and prior", "its neighbours")
 WIDTH = 105  # of paragraphs, after figures are filled in
 
 

@@ -294,12 +294,8 @@ class Hybrid(Model):
 
     def typical_blend(self) -> Rows:
         """The blend where there is no validation data to choose one on."""
-        parts = self.parts
-        typical = {id(self.gnn): 1.0, id(self.linear): TYPICAL_WEIGHT}
-        weights = [typical.get(id(part), 0.0) for part in parts]
-        if self.gnn is None:
-            weights = [float(part is parts[0]) for part in parts]
-        prior = 0.0 if parts and self.gnn is None else TYPICAL_PRIOR
+        kinds = {id(self.gnn): "network", id(self.linear): "linear"}
+        prior, weights = typical_weights([kinds.get(id(part), "other") for part in self.parts])
         return ((0.0, prior, 0.0, *weights),)
 
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
@@ -349,6 +345,16 @@ class Hybrid(Model):
         if total is None:
             raise ItemfoldError("no part of this hybrid can compare items")
         return total[0]
+
+
+def typical_weights(parts: Sequence[str]) -> tuple[float, tuple[float, ...]]:
+    """Weights of popularity and of each part where no validation data can choose them."""
+    if "network" not in parts:
+        return 0.0 if parts else TYPICAL_PRIOR, tuple(
+            float(place == 0) for place in range(len(parts))
+        )
+    typical = {"network": 1.0, "linear": TYPICAL_WEIGHT}
+    return TYPICAL_PRIOR, tuple(typical.get(part, 0.0) for part in parts)
 
 
 def scaled_items(vectors: Tensor, norm: float) -> Tensor:

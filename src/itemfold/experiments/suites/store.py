@@ -103,7 +103,8 @@ class Store:
     def results(self, suite: str) -> list[Result]:
         """All results of a suite, in the order of their keys."""
         out = []
-        for key, row in sorted(self.files[suite].rows.items()):
+        rows = self.files[suite].rows if suite in self.files else {}
+        for key, row in sorted(rows.items()):
             result = self.result(suite, key)
             if result is None:
                 raise ItemfoldError(

@@ -26,7 +26,8 @@ from itemfold.evaluation.evaluator import Evaluator
 from itemfold.evaluation.metrics import METRICS, parse_metric
 from itemfold.evaluation.ranking import largest, mask_history, top_items
 from itemfold.models.base import Model
-from itemfold.models.hybrid import standardise_
+from itemfold.models.hybrid import standardise_, typical_weights
+from itemfold.training.strategies.noise import UserValues, has_few, is_clear, standard_error
 
 WEIGHTS = (0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 6.0)  # relative to the largest
 FACTORS = (0.0, 0.5, 0.7, 1.4, 2.0)  # by which a weight is changed
@@ -41,7 +42,6 @@ COST = 0.003  # most of the metric that a smaller linear weight may cost, relati
 COST_OF_POPULARITY = 0.005  # the same for more popularity
 STEPS = 12  # of the search, at most
 BLOCK = 256  # users scored at a time
-UserValues = npt.NDArray[np.float64]
 Users = npt.NDArray[np.int64] | slice  # positions of validation users
 ALL = slice(None)
 
@@ -169,7 +169,12 @@ class BlendSearch:
         good = [i for i, row in enumerate(behind) if row.mean() <= standard_error(row)]
         fewest = min(way[i].size for i in good)
         chosen = max((i for i in good if way[i].size == fewest), key=lambda i: float(means[i]))
-        return self._conservative(way[chosen], values[chosen], users)
+        found = self._conservative(way[chosen], values[chosen], users)
+        if not self.is_small or not self.names:
+            return found
+        typical = self.typical()
+        value = self.values([typical])[0]
+        return found if is_clear((found[1] - value)[users]) else (typical, value)
 
     def _climbers(self, users: Users) -> npt.NDArray[np.int64]:
         """Some of the users, evenly."""
@@ -184,6 +189,16 @@ class BlendSearch:
         behind = values[values.mean(1).argmax()] - values
         good = [i for i, row in enumerate(behind) if row.mean() <= standard_error(row)]
         return singles[good[0]]
+
+    @property
+    def is_small(self) -> bool:
+        """Whether there are few users, all of them new, and no times."""
+        return len(self.popularity) == 1 and has_few(self.held)
+
+    def typical(self) -> Blend:
+        """The blend that is used where nothing can be chosen."""
+        prior, weights = typical_weights(self.names)
+        return Blend(self.longest, prior, weights)
 
     def keep_popularity(self, half_life: str) -> None:
         """From now on the prior is popularity of all times, or with this half-life."""
@@ -329,11 +344,6 @@ class BlendSearch:
         pool = {"items": items, "masked": masked, "hits": hits, "parts": parts, **of_popularity}
         self._pool = pool
         return pool
-
-
-def standard_error(gain: UserValues) -> float:
-    """Of the mean of users' differences."""
-    return float(gain.std() / np.sqrt(max(len(gain), 1)))
 
 
 def _holds(matrix: sp.csr_array, items: Tensor) -> Tensor:

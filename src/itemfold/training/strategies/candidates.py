@@ -10,11 +10,13 @@ from itemfold.data.splitting.split import Split
 from itemfold.environment import pick_device
 from itemfold.settings.resolve import Settings
 from itemfold.settings.schema import Config
+from itemfold.training.strategies.noise import has_few
 
 STEPS = 16  # of an epoch, at least: weights are averaged over about a hundred steps
 SMALLEST, LARGEST = 512, 32768  # interactions in a step
 WIDTH = {"cpu": 64, "cuda": 256}  # length of a vector
 LARGE = 500_000  # interactions from which a network needs more than a few epochs after an SVD
+TYPICAL_EPOCHS = 12  # after an SVD, if too few users validate to choose them
 SHARED = {"cpu": 512, "cuda": 4096}  # interactions that share their negatives
 COUNTED = 4096  # ranks within a smaller group are scaled to those among as many
 COVERED = {"cpu": 20_000, "cuda": 50_000}  # items of the linear part at most
@@ -61,7 +63,8 @@ def candidates(settings: Settings, split: Split) -> list[Candidate]:
     fixed = any(map(settings.is_given, ("train.similarity", "train.batch_by", "train.batch")))
     density = split.train.nnz / (split.n_users * split.n_items)
     on_cpu = pick_device(settings.train.device).type == "cpu"  # there it is not worth its time
-    if density < DENSE or on_cpu or fixed or own_list or not can_draw(settings, split):
+    is_alone = fixed or own_list or has_few(split.valid)
+    if density < DENSE or on_cpu or is_alone or not can_draw(settings, split):
         return [cosines]
     config = settings.train
     train = INNER_PRODUCTS.settings["train"].items()
@@ -105,6 +108,9 @@ def by_data(settings: Settings, split: Split) -> Config:
         is_large = split.train.nnz > LARGE
         pace = {"eval_every": 1, "patience": 4 if is_large else 2, "lr": 0.02 if is_large else 0.01}
         pace |= {"min_gain": 0.001} if is_large else {}
+        paces = ("epochs", "eval_every", "patience")
+        if has_few(split.valid) and not any(settings.is_given(f"train.{name}") for name in paces):
+            pace |= dict.fromkeys(paces, TYPICAL_EPOCHS)
         if settings.is_given("train.eval_every"):
             pace["patience"] *= settings.train.eval_every  # it is counted in epochs
         train |= {

@@ -9,7 +9,8 @@ import numpy as np
 
 from itemfold.data.weights import NEVER, fades
 from itemfold.models.hybrid_settings import Rows
-from itemfold.training.strategies.blend import FEWEST, Blend, BlendSearch, standard_error
+from itemfold.training.strategies.blend import FEWEST, Blend, BlendSearch
+from itemfold.training.strategies.noise import is_clear
 
 Groups = list[tuple[float, Blend]]  # by the least length of a history
 
@@ -72,7 +73,7 @@ def choose_sum(search: BlendSearch, blend: Blend) -> ChosenSum:
     for users in kinds:
         found, values = search.run(users=users)
         gain = (search.values([blend])[0] - values)[users]
-        if gain.mean() > standard_error(gain):
+        if is_clear(gain):
             found = blend
         if found.prior and fades(found.half_life):
             search.keep_popularity(found.half_life)

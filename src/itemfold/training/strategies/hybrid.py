@@ -24,10 +24,11 @@ from itemfold.training.loop import descend
 from itemfold.training.progress import report
 from itemfold.training.state import Best
 from itemfold.training.strategies import closed_form
-from itemfold.training.strategies.blend import Blend, BlendSearch, standard_error
+from itemfold.training.strategies.blend import Blend, BlendSearch
 from itemfold.training.strategies.candidates import Candidate
 from itemfold.training.strategies.chosen_sum import ChosenSum, choose_sum
 from itemfold.training.strategies.hybrid_state import HybridState
+from itemfold.training.strategies.noise import is_clear, standard_error
 from itemfold.training.strategies.parts import (
     dense_seconds,
     item_pairs,
@@ -144,7 +145,8 @@ class Stages(Workbench):
         state.alone["network"] = float(alone.mean())
         blend = Blend(best["half_life"], best["prior"], tuple(best["weights"]))
         gain = self.search.values([blend])[0] - before
-        if gain.mean() > standard_error(gain) or self._is_kept("gnn"):
+        is_kept = self._is_kept("gnn") or (self.search.is_small and not is_clear(-gain))
+        if is_kept or is_clear(gain):
             self.blend, self.fitted["network"] = blend, network
             state.choose(best["settings"])
 
