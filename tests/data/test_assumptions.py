@@ -7,8 +7,10 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 from command import call
+from typer.testing import CliRunner
 
 import itemfold as ir
+from itemfold.cli.app import app
 from itemfold.data.assumptions import MOST, assumptions, like_threshold, reading_assumptions
 from itemfold.errors import ItemfoldError
 
@@ -115,10 +117,12 @@ def test_a_given_test_part_is_reported(tmp_path: Path) -> None:
 
 def test_describe_says_the_same(tmp_path: Path) -> None:
     path = write_plays(tmp_path / "plays.csv", "customer,product,stars,bought_at,hours")
-    shown = " ".join(call("describe", path).stdout.split())
-    assert "Read as" in shown
-    assert "columns: --user-col customer" in shown
-    assert "try --min-rating 3; hours looks like a weight" in shown
+    narrow = CliRunner().invoke(app, ["describe", str(path)], env={"COLUMNS": "40"})
+    lines = narrow.stdout.splitlines()
+    at = lines.index("Read as")
+    options = "--user-col customer --item-col product --rating-col stars --time-col bought_at"
+    assert lines[at + 1] == f"- columns: {options}"  # in one line, to be copied
+    assert "try --min-rating 3; hours looks like a weight" in lines[at + 2]
 
 
 # --- mistakes ------------------------------------------------------------------------------------

@@ -31,7 +31,8 @@ from itemfold.cli.recommend import recommend_command
 from itemfold.cli.reproduce import reproduce_command
 from itemfold.cli.serve import serve_command
 from itemfold.cli.tables.layout import console, print_line
-from itemfold.cli.train import train, tune
+from itemfold.cli.train import train
+from itemfold.cli.tune import tune
 from itemfold.cli.update import update_command
 from itemfold.environment import need_extra
 from itemfold.extensions import load_extensions
@@ -165,7 +166,7 @@ def describe_command(
         extra = [description.ppr_table(negatives)] if negatives else []
         print_tables([description.facts_table(found), *extra], format_)
         return
-    console.print(description.description(found))
+    console.print(description.description(found), soft_wrap=True)  # options can be copied
     if negatives:
         console.print(description.ppr_negatives(negatives))
 

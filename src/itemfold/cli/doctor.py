@@ -126,10 +126,9 @@ def _dataset(name: str) -> Check:
                 return Check(f"data {name}", "ok", str(parent / name))
         advice = f"not downloaded; put the files from {entry.home} into {cache_folder() / name}"
         return Check(f"data {name}", "missing", advice)
-    needed = "ratings.csv" if entry.files[0].members else "train.txt"
     for parent in folders:
-        if (parent / name / needed).is_file():
+        if (parent / name / entry.main_file).is_file():
             return Check(f"data {name}", "ok", str(parent / name))
     how = "downloaded on first use, or" if entry.files[0].urls else "not downloaded:"
-    advice = f"{how} put {needed} into {cache_folder() / name}"
+    advice = f"{how} put {entry.main_file} into {cache_folder() / name}"
     return Check(f"data {name}", "missing", advice)

@@ -41,6 +41,11 @@ class Dataset:
     by_users: bool = False  # a published split by users, which is not downloaded
     recipe: Recipe | None = None  # makes that split from raw files
 
+    @property
+    def main_file(self) -> str:
+        """The file by which a copy is found."""
+        return "ratings.csv" if self.files[0].members else "train.txt"
+
 
 def cache_folder() -> Path:
     """The folder for downloads: `XDG_CACHE_HOME/itemfold`, else `~/.cache/itemfold`."""
@@ -67,9 +72,8 @@ def find(
     parents = [*([Path(root).expanduser()] if root else []), cache_folder()]
     if dataset.by_users:
         return _find_user_split(name, dataset, [parent / name for parent in parents], weighting)
-    needed = "ratings.csv" if dataset.files[0].members else "train.txt"
     for parent in parents:
-        if (parent / name / needed).is_file():
+        if (parent / name / dataset.main_file).is_file():
             return _verified(name, dataset, weighting, parent / name)
     wanted = [member for file in dataset.files for member in (file.members or (file.name,))]
     place = cache_folder()
