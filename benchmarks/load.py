@@ -72,7 +72,7 @@ class Load:
             self.is_over = self.is_over or late
             while idle and not self.is_over and self.due(began) <= now:
                 self.ask(idle.popleft())
-                self.is_over = self.sent >= self.options.requests
+                self.is_over = self.is_over or self.sent >= self.options.requests
             if not self.waiting.get_map() and (self.is_over or not idle):
                 break
             pause = self.due(began) - now if idle and not self.is_over else 0.5
