@@ -34,6 +34,11 @@ def main() -> None:
     parser.add_argument("--trials", type=int, help="settings tried for each loss; default 10")
     parser.add_argument("--epochs", type=int, help="most epochs of a run; default 200")
     parser.add_argument("--time-limit", type=float, help="seconds after which no run starts")
+    parser.add_argument(
+        "--trials-limit",
+        type=float,
+        help="seconds of a data set after which no trial starts; those that all losses have count",
+    )
     given = parser.parse_args()
     study = QUICK if given.quick else Study()
     lists = {"losses": given.losses, "models": given.models, "data": given.datasets}
@@ -51,7 +56,7 @@ def main() -> None:
         per_user=given.per_user,
         time_limit=given.time_limit,
     )
-    run_study(study, options, Console())
+    run_study(study, options, Console(), given.trials_limit)
 
 
 if __name__ == "__main__":

@@ -151,8 +151,9 @@ def hybrid() -> ir.Run:
     data = ir.load(DATA)
     model = ir.models.Hybrid(gnn={"dim": 8, "start": "random"})
     with pytest.MonkeyPatch.context() as patch:
-        where = "itemfold.training.strategies.candidates.pick_device"
-        patch.setattr(where, lambda name: torch.device("cuda"))
+        where = "itemfold.training.strategies"
+        patch.setattr(f"{where}.candidates.pick_device", lambda name: torch.device("cuda"))
+        patch.setattr(f"{where}.noise.FEW", 0)  # few users would not choose a network
         return ir.train(ir.split_users(data, test=0.3), model, epochs=4, eval_every=2)
 
 

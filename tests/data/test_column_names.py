@@ -63,6 +63,7 @@ def test_columns_by_the_words_of_their_names(header: str, found: dict[str, str])
     [
         ("created_at", ["2024-01-31T10:00:00Z", "2024-02-01"], True),
         ("InvoiceDate", ["2010-12-01 08:26:00"], True),
+        ("eventdate", ["2016-05-09"], True),
         ("date_added", ["1700000000"], True),
         ("created_at", ["noon"], False),
         ("visit_time", ["12.5"], False),  # a duration
@@ -76,6 +77,18 @@ def test_times_by_name_and_values(column: str, values: list[str], is_time: bool)
     assert ("time" in places) == is_time
     two = choose_columns([*rows, "updated_at"], {}, "f.csv", lambda j: [*rows.values(), values][j])
     assert "time" not in two or not is_time  # two times are as many guesses
+
+
+def test_a_column_without_ids_is_not_the_user(tmp_path: Path) -> None:
+    """As in the clicks of CIKM Cup 2016, where most sessions are anonymous."""
+    path = tmp_path / "views.csv"
+    path.write_text("sessionId;userId;itemId\n1;NA;8\n1;NA;9\n2;;8\n")
+    assert ir.read(path).user_ids.ids.tolist() == [1, 2]
+    path.write_text("sessionId;userId;itemId\n1;NA;8\n1;7;9\n2;NA;8\n")
+    assert ir.read(path).user_ids.ids.tolist() == ["7", "NA"]  # some have one
+    path.write_text("userId;itemId\n;8\n;9\n")  # there is no other
+    with pytest.raises(ItemfoldError, match="line 2: the user id is missing"):
+        ir.read(path)
 
 
 def test_a_requested_column_goes_before_all_others() -> None:

@@ -59,7 +59,7 @@ def test_every_trial_is_a_valid_row(tmp_path: Path) -> None:
     by_row = {(cell.row, cell.entry.data): cell.config for cell in cells}
     assert by_row["mf-psl-3", "yelp2018"]["loss"]["name"] == "psl"
     found = by_row["psl-3", "yelp2018"]["train"]
-    assert (found["similarity"], found["refit"], found["epochs"]) == ("cosine", False, 200)
+    assert (found["similarity"], found["refit"], found["epochs"]) == ("cosine", False, 80)
     assert by_row["psl-3", "ml-latest-small"]["train"]["epochs"] == 600
     assert {config["train"]["batch_by"] for config in by_row.values()} == {"users"}
 

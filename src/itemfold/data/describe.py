@@ -9,13 +9,13 @@ import numpy.typing as npt
 
 from itemfold.data.array_types import Floats, Ints
 from itemfold.data.assumptions import reading_assumptions
+from itemfold.data.columns.columns import MISSING
 from itemfold.data.datasets import is_named
 from itemfold.data.interactions import Interactions
 from itemfold.data.splitting.exchangeability import DrawComparison, compare_test_part
 from itemfold.data.splitting.user_parts import GROUPS, group_of, is_hidden
 
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
-MISSING = ("null", "nan", "none", "n/a", "\\n")  # in lower case
 FEW = 5  # a user with fewer interactions can hardly be split and evaluated
 
 

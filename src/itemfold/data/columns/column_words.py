@@ -78,7 +78,7 @@ LAST_WORDS = {
 }
 TIME_WORDS = _words(
     "date dat datum time timestamp datetime ts at day moment zeit zeitstempel zeitpunkt fecha "
-    "horodatage"
+    "horodatage eventdate eventtime"
 )
 NOT_TIME = _words(  # watch_time and release_date are something else
     "release released birth birthday born publish published publication watch watched play "

@@ -30,6 +30,7 @@ from itemfold.data.columns.dates import date_seconds, day_first_of
 from itemfold.errors import ItemfoldError
 
 IDS = ("user", "item")
+MISSING = ("nan", "na", "n/a", "null", "none", "\\n")  # texts that mean no value, in lower case
 Where = Callable[[int], str]  # row → its place, such as "plays.csv, line 3"
 Names = Mapping[str, str | int | None]  # role → the requested column
 
@@ -115,8 +116,10 @@ def choose_columns(
         requested = names.get(role)
         if requested is not None:
             hits = [j for j, c in enumerate(columns) if str(requested) in (c.strip(), short[j])]
+        elif header and role in IDS:
+            hits = _id_candidates(short, role, sample)
         elif header:
-            hits = [j for j in candidates(short, role) if role in IDS or j not in found.values()]
+            hits = [j for j in candidates(short, role) if j not in found.values()]
         else:
             hits = [by_content[role]] if role in by_content else []
         if hits and (requested is not None or len(hits) == 1):
@@ -135,6 +138,22 @@ def choose_columns(
         if len(spare) == 1:
             found["time"] = spare[0]
     return found
+
+
+def _id_candidates(names: list[str], role: str, sample: Sample | None) -> list[int]:
+    """The columns that may have the ids of a role; one without any value only if no other may."""
+    first = hits = candidates(names, role)
+    while sample is not None and hits:
+        empty = [j for j in hits if len(sample(j)) and all(map(_is_no_id, sample(j)))]
+        if not empty:
+            return hits
+        names = ["" if j in empty else name for j, name in enumerate(names)]
+        hits = candidates(names, role)
+    return first
+
+
+def _is_no_id(value: Any) -> bool:
+    return is_missing(value) or str(value).strip().lower() in MISSING
 
 
 def _check_missing(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,37 +52,51 @@ class MeanRanks:
     of_data: dict[str, list[float]]  # the rank of each loss on every data set
 
 
-def run_study(study: Study, options: Options, console: Console) -> MeanRanks | None:
+def run_study(
+    study: Study, options: Options, console: Console, trials_limit: float | None = None
+) -> MeanRanks | None:
     """Run what is not done yet, and compare the losses over the data sets that have them all.
 
     First the trials of a data set and the seeds of its best settings, one data set after the other,
     then temperatures and false negatives. An interrupted study has complete data sets, and at most
     one with some trials of all losses; the same call continues it. Paired tests come last.
+
+    After ``trials_limit`` seconds of a data set no trial starts there; the trials that all losses
+    have made by then count.
     """
     started, done = time.monotonic(), dict[str, list[Row]]()
     with Pool(options.jobs) as pool:
 
-        def run(name: str, rows: Sequence[Row], data: str, **table: Any) -> bool:
-            """Run a suite on a data set; whether it is complete."""
+        def run(
+            name: str, rows: Sequence[Row], data: str, limit: float = math.inf, **table: Any
+        ) -> int:
+            """Run a suite on a data set; returns how many of its runs have not been started."""
             if name in CURVES:
                 table |= dict(zip(("curve", "title"), CURVES[name], strict=True))
             of_data = replace(study, data=(data,))
             suite = load_suite(write_suite(options.home, name, of_data, rows, **table))
-            left, entry = options.time_limit, Entry.parse(data).key
-            if left is not None:
-                left = max(left - (time.monotonic() - started), 0.0)
+            entry, end = Entry.parse(data).key, options.time_limit
+            if end is not None:
+                limit = min(limit, max(end - (time.monotonic() - started), 0.0))
             own = replace(
-                options, datasets=[entry], rows=[row["name"] for row in rows], time_limit=left
+                options,
+                datasets=[entry],
+                rows=[row["name"] for row in rows],
+                time_limit=limit if limit < math.inf else None,
             )
             outcome = make_runs(suite, own, console, pool, reuse=True)
             console.print(f"{name}, {entry}: {outcome}", highlight=False, markup=False)
-            return not outcome.left and not outcome.absent
+            return len(rows) if outcome.absent else outcome.left
 
         for data in study.data:
-            if run(TRIALS_OF, trial_rows(study), data, seeds=1):
+            rows, limit = trial_rows(study), math.inf if trials_limit is None else trials_limit
+            left = run(TRIALS_OF, rows, data, limit, seeds=1)
+            if trials := (len(rows) - left) // len(study.rows()):  # they were made in turns
                 results = read_store(options.home).results(TRIALS_OF)
-                done[data] = chosen_rows(replace(study, data=(data,)), results)
-                run(STUDY, done[data], data, cost=True)
+                tried = replace(study, data=(data,), trials=trials)
+                if trials == study.trials or trials_limit is not None:
+                    done[data] = chosen_rows(tried, results)
+                    run(STUDY, done[data], data, cost=True)
         for data, rows in done.items():
             run(TAU_OF, tau_rows(study, rows), data)
             run(NOISE_OF, noise_rows(study, rows), data)

@@ -15,6 +15,7 @@ from itemfold.training.strategies.noise import has_few
 STEPS = 16  # of an epoch, at least: weights are averaged over about a hundred steps
 SMALLEST, LARGEST = 512, 32768  # interactions in a step
 WIDTH = {"cpu": 64, "cuda": 256}  # length of a vector
+WIDE, LONG = 128, 600.0  # on a CPU, of large sparse data and without a budget below so many seconds
 LARGE = 500_000  # interactions from which a network needs more than a few epochs after an SVD
 TYPICAL_EPOCHS = 12  # after an SVD, if too few users validate to choose them
 SHARED = {"cpu": 512, "cuda": 4096}  # interactions that share their negatives
@@ -90,8 +91,11 @@ def by_data(settings: Settings, split: Split) -> Config:
     out: Config = {"model": {}}
     gnn, linear = (settings.model.record()[name] for name in ("gnn", "linear"))
     is_dense = split.train.nnz >= DENSE * split.n_users * split.n_items
-    start = "random" if device == "cuda" else "svd-flat" if is_dense else "svd"
-    typical = {"dim": WIDTH[device], "start": start}  # on a GPU epochs cost little
+    start = "svd-flat" if is_dense else "svd"
+    start = "random" if device == "cuda" else start  # on a GPU epochs cost little
+    is_large, budget = split.train.nnz > LARGE, settings.train.budget
+    is_wide = device == "cpu" and is_large and not is_dense and (budget is None or budget >= LONG)
+    typical = {"dim": WIDE if is_wide else WIDTH[device], "start": start}
     if isinstance(gnn, dict) and (names := [n for n in typical if n in gnn and gnn[n] is None]):
         out["model"]["gnn"] = {name: typical[name] for name in names}
     if isinstance(linear, dict) and "items" in linear and linear["items"] is None:
@@ -105,7 +109,6 @@ def by_data(settings: Settings, split: Split) -> Config:
         train["batch"] = batch = min(max(batch, SMALLEST), LARGEST)
     made = {**(gnn if isinstance(gnn, dict) else {}), **out["model"].get("gnn", {})}
     if str(made.get("start")).startswith("svd"):
-        is_large = split.train.nnz > LARGE
         pace = {"eval_every": 1, "patience": 4 if is_large else 2, "lr": 0.02 if is_large else 0.01}
         pace |= {"min_gain": 0.001} if is_large else {}
         paces = ("epochs", "eval_every", "patience")
