@@ -245,6 +245,27 @@ def test_on_a_cpu_there_is_one_candidate() -> None:
     assert [entry.name for entry in nothing] == ["no network"]
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, 128), ({"budget": 60.0}, 64), ({"budget": 900.0}, 128), ({"dim": 32}, None)],
+)
+def test_large_sparse_data_has_longer_vectors_if_there_is_time(
+    given: dict[str, Any], expected: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split = split_of("transductive")
+    model = {"gnn": {"dim": given.pop("dim")}} if "dim" in given else {}
+    settings = resolve({"model": {"name": "hybrid", **model}, "train": {"device": "cpu", **given}})
+
+    def chosen() -> int | None:
+        return entrants.by_data(settings, split)["model"]["gnn"].get("dim")
+
+    assert chosen() in (64, None)
+    monkeypatch.setattr(entrants, "LARGE", 0)
+    assert chosen() in (64, None)  # dense
+    monkeypatch.setattr(entrants, "DENSE", 1.0)
+    assert chosen() == expected
+
+
 @pytest.mark.usefixtures("gpu")
 def test_a_race_needs_negatives_of_every_user() -> None:
     split = split_of("inductive")
