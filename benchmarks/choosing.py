@@ -22,7 +22,7 @@ SMALL = "synthetic:users=300,items=200,interactions=6000"
 def main() -> None:
     """Print the seconds of both and their ratio."""
     options = parser(__doc__, "synthetic:users=8000,items=4000,interactions=200000")
-    options.add_argument("--rounds", type=int, default=1)
+    options.add_argument("--rounds", type=int, default=3)
     given = options.parse_args()
     torch.set_num_threads(given.threads)
     train(split_by_time(load(SMALL)), epochs=2)  # what is slow once

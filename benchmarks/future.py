@@ -314,7 +314,9 @@ def page(found: list[dict[str, Any]], systems: str) -> str:
             if one["windows"] > 1
             else f"Its own test part, {one['users']:,} test users; no times"
         )
-        lines.append(f"{about}; fingerprint `{one['fingerprint'][:12]}`; {one['machine']}.\n")
+        remark = f"; {one['note']}" if "note" in one else ""
+        mark = f"fingerprint `{one['fingerprint'][:12]}`"
+        lines.append(f"{about}; {mark}; {one['machine']}{remark}.\n")
         numbers = [f"window {number + 1}" for number in range(one["windows"])]
         several = numbers if len(numbers) > 1 else []
         lines.append(f"| {' | '.join(['', 'all', 'known', 'new', 'p', *several])} |")
