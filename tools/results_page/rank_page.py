@@ -110,3 +110,27 @@ def leaders(tables: Sequence[ResultTable], metric: str, shown: Sequence[str]) ->
         )
         lines.append(f"- {table.entry.title}: {best}; {others}.")
     return "\n".join(lines)
+
+
+def changes(tables: Sequence[ResultTable], metric: str, base: str, others: Sequence[str]) -> str:
+    """How a metric of rows NAME-OTHER differs from that of NAME-BASE, in per cent."""
+    found: dict[str, dict[str, dict[str, float]]] = {}  # name → data → number → value
+    for table in tables:
+        for row in table.rows:
+            name, _, number = row.cell.row.rpartition("-")
+            found.setdefault(name, {}).setdefault(table.entry.key, {})[number] = (
+                row.mean(metric) or 0.0
+            )
+
+    def cell(values: dict[str, float]) -> str:
+        if base not in values:
+            return "–"
+        return ", ".join(
+            f"{100 * (values[other] / values[base] - 1):+.0f}"
+            for other in others
+            if other in values
+        ).replace("-", "−")
+
+    data = [table.entry.key for table in tables]
+    body = [[name, *(cell(of.get(key, {})) for key in data)] for name, of in found.items()]
+    return grid(["loss", *data], body)

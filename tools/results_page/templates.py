@@ -28,6 +28,7 @@
     {mean_rank SUITE ROW}                the mean rank of a row, and its place
     {study_cells}                        what of the study of ranking losses is there
     {leaders SUITE METRIC ROW,ROW}       the best rows of each data set, and the places of others
+    {changes SUITE METRIC BASE N,N}      how rows NAME-N differ from NAME-BASE, in per cent
     {pages}                              links to the pages of all suites
 """
 
@@ -47,7 +48,7 @@ from itemfold.experiments.suites.ranking_losses_runs import MeanRanks, mean_rank
 from itemfold.experiments.suites.results import ResultRow, ResultTable
 from itemfold.experiments.suites.suite import Suite
 from results_page.formatting import GENERATED, grid, probability
-from results_page.rank_page import leaders, rank_table, study_cells
+from results_page.rank_page import changes, leaders, rank_table, study_cells
 from results_page.remarks import best_seconds, epoch_seconds
 from results_page.suite_page import table_details
 
@@ -326,6 +327,10 @@ def _leaders(found: Found, suite: str, metric: str, rows: str) -> str:
     return leaders(found.suites[suite][1], metric, rows.split(","))
 
 
+def _changes(found: Found, suite: str, metric: str, base: str, others: str) -> str:
+    return changes(found.suites[suite][1], metric, base, others.split(","))
+
+
 LOOKUPS: dict[str, Callable[..., str]] = {
     "p": _p,
     "part": _part,
@@ -347,5 +352,6 @@ LOOKUPS: dict[str, Callable[..., str]] = {
     "mean_rank": _mean_rank,
     "study_cells": _study_cells,
     "leaders": _leaders,
+    "changes": _changes,
     "pages": _pages,
 }
