@@ -17,7 +17,7 @@ SMALLEST, LARGEST = 512, 32768  # interactions in a step
 WIDTH = {"cpu": 64, "cuda": 256}  # length of a vector
 WIDE, LONG = 128, 600.0  # on a CPU, of large sparse data and without a budget below so many seconds
 LARGE = 500_000  # interactions from which a network needs more than a few epochs after an SVD
-TYPICAL_EPOCHS = 12  # after an SVD, if too few users validate to choose them
+TYPICAL_EPOCHS = 20  # after an SVD, if too few users validate to choose them
 SHARED = {"cpu": 512, "cuda": 4096}  # interactions that share their negatives
 COUNTED = 4096  # ranks within a smaller group are scaled to those among as many
 COVERED = {"cpu": 20_000, "cuda": 50_000}  # items of the linear part at most
@@ -92,10 +92,12 @@ def by_data(settings: Settings, split: Split) -> Config:
     gnn, linear = (settings.model.record()[name] for name in ("gnn", "linear"))
     is_dense = split.train.nnz >= DENSE * split.n_users * split.n_items
     start = "svd-flat" if is_dense else "svd"
-    start = "random" if device == "cuda" else start  # on a GPU epochs cost little
+    is_quick = device == "cuda" and not has_few(split.valid)  # epochs cost little: they are chosen
+    start = "random" if is_quick else start
     is_large, budget = split.train.nnz > LARGE, settings.train.budget
     is_wide = device == "cpu" and is_large and not is_dense and (budget is None or budget >= LONG)
-    typical = {"dim": WIDE if is_wide else WIDTH[device], "start": start}
+    width = WIDE if is_wide else WIDTH["cuda" if is_quick else "cpu"]
+    typical = {"dim": width, "start": start}
     if isinstance(gnn, dict) and (names := [n for n in typical if n in gnn and gnn[n] is None]):
         out["model"]["gnn"] = {name: typical[name] for name in names}
     if isinstance(linear, dict) and "items" in linear and linear["items"] is None:

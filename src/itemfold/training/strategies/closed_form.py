@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from itemfold.training.across_ranks import fit_on_first
 from itemfold.training.fitted import Context, FittedModel
 from itemfold.training.progress import track, watch
 from itemfold.training.strategies.noise import is_clear
-from itemfold.training.strategies.rotation import rotations
 
 Trials = list[dict[str, Any]]
 CHOOSING = 6  # trials that fits and evaluations after the choice take
@@ -85,7 +83,7 @@ def choose_settings(
     """The settings that a model leaves open, and what was tried for them on validation.
 
     The first settings are kept unless the best are better beyond noise: with few users the best
-    is often only lucky. Where few new users validate, training users are held out in turn, too.
+    is often only lucky.
     """
     if valid is None:
         return model.typical_settings(), []
@@ -99,7 +97,6 @@ def _try_settings(
     metric, began = parse_metric(config.metric), time.perf_counter()
     sample = sample_users(valid, model.device, targets=TARGETS)
     tried, trials, values = Trials(), Trials(), list[npt.NDArray[np.float64]]()
-    unfitted = copy.deepcopy(model)
     evaluator = Evaluator(sample, model.device)
     for settings in track(model.trials(split.train), "trying settings", show=context.progress):
         started = time.perf_counter()
@@ -107,23 +104,11 @@ def _try_settings(
         seconds = round(time.perf_counter() - started, 3)
         tried.append(settings)
         values.append(found[metric.key])
-        trials.append({**settings, metric.key: 0.0, "seconds": seconds})
+        trials.append({**settings, metric.key: float(values[-1].mean()), "seconds": seconds})
         if context.deadline.left() < CHOOSING * (time.perf_counter() - began) / len(tried):
             break
     if not tried:
         return {}, []
-    took = time.perf_counter() - began
-    for train, held in rotations(split, config.seed) if len(tried) > 1 else ():
-        if context.deadline.left() < CHOOSING * took:
-            break
-        again = copy.deepcopy(unfitted)
-        set_up(again, replace(split, train=train), config)
-        evaluator = Evaluator(held, model.device)
-        more = [evaluator.values(again, [metric])[0][metric.key] for _ in again.trials(train)]
-        if len(more) == len(values):
-            values = [np.concatenate(each) for each in zip(values, more, strict=True)]
-    for row, value in zip(trials, values, strict=True):
-        row[metric.key] = float(value.mean())
     best = int(np.argmax([value.mean() for value in values]))
     if not is_clear(values[best] - values[0]):
         best = 0
