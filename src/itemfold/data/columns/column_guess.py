@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from itemfold.data.columns.column_words import (
+    FINAL_WORDS,
     GROUPS,
     ID_ENDINGS,
     KNOWN_NAMES,
-    LAST_WORDS,
     NAME_ENDINGS,
     NOT_TIME,
     TIME_WORDS,
@@ -113,8 +113,8 @@ def _grade(words: list[str], role: str) -> int:
     """How well the words of a name fit a role; 0 is not at all."""
     if not words:
         return 0
-    if role in LAST_WORDS:
-        return int(words[-1] in LAST_WORDS[role])
+    if role in FINAL_WORDS:
+        return int(words[-1] in FINAL_WORDS[role])
     if role not in WORDS:
         return 0
     is_id, is_name = words[-1] in ID_ENDINGS, words[-1] in NAME_ENDINGS

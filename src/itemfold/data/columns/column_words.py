@@ -68,7 +68,7 @@ ID_ENDINGS = (
     "codigo",
 )
 NAME_ENDINGS = ("name", "title", "label")
-LAST_WORDS = {
+FINAL_WORDS = {
     "rating": _words(
         "rating ratings score stars star grade vote liked reaction bewertung puntuacion "
         "calificacion valoracion avaliacao voto"
