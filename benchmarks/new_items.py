@@ -34,6 +34,7 @@ from itemfold.files import atomic, read_arrays, write_text
 from itemfold.models.base import Model
 from itemfold.models.feature_map import Ridge
 from itemfold.models.hybrid import Hybrid
+from itemfold.models.lightgcn import LightGCN
 from itemfold.models.rlae import RLAE, TYPICAL
 from itemfold.training.fit import map_settings, train
 from itemfold.training.run import Run
@@ -110,6 +111,7 @@ def hybrid(data: str, data_root: str | None, seed: int, device: str, how: str) -
     if how != "default":  # one network, and no trials of the linear part
         model, settings["similarity"] = Hybrid(linear=RLAE(**TYPICAL)), "cosine"
     if how == "quick":
+        model = Hybrid(gnn=LightGCN(dim=16), linear=RLAE(**TYPICAL))  # which is kept
         settings |= {"epochs": 2, "eval_every": 1}
     return train(split, model, **settings), split
 
@@ -124,6 +126,8 @@ def trained(name: str, data: str, options: Any, seed: int) -> dict[str, npt.NDAr
     if name == "item-log":
         assert isinstance(run.model, Hybrid)
         assert split.features is not None
+        if run.model.gnn is None:
+            raise SystemExit(f"{data}: validation takes no network, so there is none to compare")
         run = Run(**{**vars(run), "model": run.model.gnn, "metrics": {"refit": True}})
         run.metrics["new_items"] = map_settings(run, split.features)
     among = evaluate(run, split.among_all_items(), metrics=METRICS).metrics
