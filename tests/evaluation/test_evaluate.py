@@ -18,7 +18,7 @@ from itemfold.errors import ItemfoldError
 from itemfold.evaluation.evaluate import evaluate, joint_scorer
 from itemfold.evaluation.evaluator import Evaluator
 from itemfold.evaluation.metrics import Metric, parse_metric
-from itemfold.evaluation.ranking import ROW_BLOCK, top_items
+from itemfold.evaluation.ranking import ROW_BLOCK, top_items, top_items_for_all
 from itemfold.graph.graph import Graph
 from itemfold.models import EASE, GAT, GCN, GNN, MF, LightGCN, Model, Popularity
 from itemfold.models.base import Kind
@@ -139,6 +139,18 @@ def test_top_items_are_the_sorted_list(case: tuple[np.ndarray, HeldOut], k: int)
         assert best.tolist() == order + [-1] * (min(k, len(row)) - len(order))
 
 
+@given(cases(), st.integers(1, 12))
+def test_lists_of_the_same_scores_are_those_of_each_user(
+    case: tuple[np.ndarray, HeldOut], k: int
+) -> None:
+    scores, held = case
+    same = torch.from_numpy(scores[0].astype(np.float32))
+    known = torch.from_numpy(held.history.toarray() > 0)
+    k = min(k, len(same))
+    expected = top_items(same.expand(len(known), -1).masked_fill(known, -torch.inf), k)
+    assert top_items_for_all(same, held.history, k).tolist() == expected.tolist()
+
+
 def test_ties_in_a_large_catalogue_go_to_the_lower_item() -> None:
     """topk alone does not define their order, which shows only beyond a few hundred items."""
     generator = torch.Generator().manual_seed(0)
@@ -186,6 +198,26 @@ def test_results_are_the_same_to_the_last_bit_for_any_budget(kind: type[Model]) 
         assert catalogue == outcomes[0][1]
         for name, value in values.items():
             assert np.array_equal(value, outcomes[0][0][name]), name
+
+
+def test_blocks_in_several_threads_equal_one_after_another() -> None:
+    matrix = random_matrix(700, 90, 0.15, seed=1)
+    target = random_matrix(700, 90, 0.1, seed=2).toarray() * (1 - matrix.toarray())
+    held, model = held_of(matrix.toarray(), target), EASE()
+    model.setup(matrix, inductive=True, generator=torch.Generator())
+    model.solve(matrix)
+    evaluator = Evaluator(held, "cpu", budget=1e-9)
+    wanted = [parse_metric(name) for name in ("ndcg@20", "ap@5", "ndcg")]
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        several, _ = evaluator.values(model, wanted)
+    finally:
+        torch.set_num_threads(before)
+    blocks = list(evaluator.blocks(model))
+    assert len(blocks) > 3
+    single, _ = evaluator.values_of(blocks, wanted)
+    assert all(np.array_equal(single[name], several[name]) for name in single)
 
 
 def test_blocks_keep_to_the_budget() -> None:

@@ -167,6 +167,22 @@ def test_bootstrap_equals_a_loop_over_resamples() -> None:
     assert tuple(vars(bootstrap_interval(x, 7)).values()) == pytest.approx(expected)
 
 
+def test_intervals_of_many_users_are_the_limit_of_resampling() -> None:
+    rng = np.random.default_rng(3)
+    for x in (rng.random(6000), np.where(rng.random(6000) < 0.01, rng.pareto(5.0, 6000), 0.0)):
+        found = bootstrap_interval(x)
+        drawn = scipy.stats.bootstrap(
+            (x,), np.mean, n_resamples=20_000, method="percentile", batch=500, rng=1
+        ).confidence_interval
+        noise = (found.high - found.low) / 60
+        assert (found.low, found.high) == pytest.approx((drawn.low, drawn.high), abs=noise)
+        assert bootstrap_interval(x, 1) == found  # nothing is drawn
+
+
+def test_intervals_of_many_equal_users_have_no_width() -> None:
+    assert bootstrap_interval(np.full(6000, 0.25)) == Interval(0.25, 0.25, 0.25)
+
+
 # --- tables --------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,17 @@ from itemfold.evaluation.metrics import (
 )
 from itemfold.evaluation.ranking import (
     BUDGET,
+    IN_CACHE,
     ROW_BLOCK,
     mask_history,
     padded_scores,
     steered_items,
+    top_items_for_all,
 )
+from itemfold.evaluation.scoring_function import ScoringFunction
 from itemfold.models.base import Model
+from itemfold.models.popularity import Popularity
+from itemfold.ops.thread_map import thread_map
 from itemfold.reranking.item_facts import ItemFacts
 from itemfold.reranking.reranker import Reranker
 from itemfold.reranking.steering import Steering
@@ -59,6 +65,10 @@ def sample_users(
     if len(held) <= most:
         return held
     return held.take(np.sort(np.random.default_rng(seed).choice(len(held), most, replace=False)))
+
+
+# hits and items of the lists of each length, and the ranks of all targets
+RankedBlock = tuple[list[tuple[Tensor, Tensor]], Ints]
 
 
 class Evaluator:
@@ -105,7 +115,11 @@ class Evaluator:
         metrics_as: str | None = None,
     ) -> tuple[dict[str, Floats], dict[str, float]]:
         """Per-user values of metrics, and the metrics of all lists together."""
-        return self.values_of(self.blocks(model), wanted, facts, metrics_as)
+        if isinstance(model, Popularity) and self._is_plain and all(m.k for m in wanted):
+            depth = max((min(m.k or 1, self.n_items) for m in wanted), default=1)
+            top = top_items_for_all(model.counts, self.held.history, depth)
+            return self.values_of_lists(top, wanted, facts, metrics_as)
+        return self._values(partial(self._ranked, model), wanted, facts, metrics_as)
 
     def values_of(
         self,
@@ -115,6 +129,20 @@ class Evaluator:
         metrics_as: str | None = None,
     ) -> tuple[dict[str, Floats], dict[str, float]]:
         """The same for scores that were computed before by `blocks`."""
+
+        def ranked(depths: list[int], with_ranks: bool) -> Iterator[RankedBlock]:
+            return (self._rank(scores, start, depths, with_ranks) for start, scores in blocks)
+
+        return self._values(ranked, wanted, facts, metrics_as)
+
+    def _values(
+        self,
+        ranked: Callable[[list[int], bool], Iterator[RankedBlock]],
+        wanted: list[Metric],
+        facts: ItemFacts | None,
+        metrics_as: str | None,
+    ) -> tuple[dict[str, Floats], dict[str, float]]:
+        """Metrics of ranked blocks, given the lengths of the lists and whether ranks are needed."""
         full = [metric for metric in wanted if metric.k is None]
         if full and self.reranker is not None:
             raise ItemfoldError(
@@ -122,8 +150,8 @@ class Evaluator:
                 f"{full[0].name}@20"
             )
         cuts = {min(metric.k, self.n_items) for metric in wanted if metric.k} or {1}
-        depths = sorted(cuts) if self.reranker else [max(cuts)]  # lengths of the lists to make
-        lists, places = self._lists(blocks, depths, with_ranks=bool(full))
+        depths = sorted(cuts) if self.reranker else [max(cuts)]
+        lists, places = _gathered(ranked(depths, bool(full)), depths)
         return self._metrics(lists, places, wanted, facts, metrics_as)
 
     def values_of_lists(
@@ -170,30 +198,40 @@ class Evaluator:
             (catalogue if metric.name in CATALOGUE_METRICS else out)[metric.key] = found
         return out, catalogue
 
-    def _lists(
-        self, blocks: Iterable[tuple[int, Tensor]], depths: list[int], *, with_ranks: bool
-    ) -> tuple[dict[int, tuple[npt.NDArray[Any], ...]], Ints]:
-        """Hits and items of the lists of each length, and the ranks of all targets."""
-        made: dict[int, list[tuple[Tensor, Tensor]]] = {depth: [] for depth in depths}
-        places = [np.empty(0, dtype=np.int64)]
-        for start, scores in blocks:
-            for depth in depths:
-                made[depth].append(self._hits(scores, start, depth))
-            if with_ranks:
-                places.append(self._ranks(scores, start))
+    def _ranked(self, model: Model, depths: list[int], with_ranks: bool) -> Iterator[RankedBlock]:
+        """Ranked blocks of a model; on a CPU several at a time, each in one thread."""
 
-        def gathered(blocks: list[Tensor]) -> npt.NDArray[Any]:
-            return ranks.gather_rows(torch.cat(blocks).cpu().numpy() if blocks else None)
+        @torch.no_grad()
+        def rank(part: slice) -> RankedBlock:
+            return self._rank(self._scores(model, part), part.start, depths, with_ranks)
 
-        lists = {
-            depth: tuple(gathered([pair[at] for pair in pairs]) for at in (0, 1))
-            for depth, pairs in made.items()
-        }
-        return lists, ranks.gather_rows(np.concatenate(places))
+        parts = list(self._parts(model))
+        if not self._is_spread(model):
+            yield from map(rank, parts)
+            return
+        yield from map(rank, parts[:1])  # models compute what all blocks share
+        with thread_map() as spread:
+            yield from spread(rank, parts[1:])
 
-    def _parts(self) -> Iterator[slice]:
+    def _rank(self, scores: Tensor, start: int, depths: list[int], with_ranks: bool) -> RankedBlock:
+        """The lists of a block of users, and the ranks of their targets."""
+        lists = [self._hits(scores, start, depth) for depth in depths]
+        return lists, self._ranks(scores, start) if with_ranks else np.empty(0, dtype=np.int64)
+
+    def _is_spread(self, model: Model) -> bool:
+        """Whether blocks are small and several are scored at a time."""
+        return self.targets.device.type == "cpu" and not isinstance(model, ScoringFunction)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether all items are ranked but those of the histories."""
+        is_whole = self.reranker is None and self.available is None
+        return is_whole and not self.held.repeats and self.held.excluded is None
+
+    def _parts(self, model: Model) -> Iterator[slice]:
         """Blocks of this rank's users whose scores fit into the budget."""
-        size = int(self.budget * 2**20 / 4 / self.n_items)
+        budget = min(self.budget, IN_CACHE) if self._is_spread(model) else self.budget
+        size = int(budget * 2**20 / 4 / self.n_items)
         size = max(ROW_BLOCK, size // ROW_BLOCK * ROW_BLOCK)
         for start in range(self.own.start, self.own.stop, size):
             yield slice(start, min(start + size, self.own.stop))
@@ -213,10 +251,14 @@ class Evaluator:
     @torch.no_grad()
     def blocks(self, model: Model) -> Iterator[tuple[int, Tensor]]:
         """First row and scores of each block of users; items that are not ranked have −∞."""
-        for part in self._parts():
-            rows = self.held.history[part]
-            scores = padded_scores(model, rows, self.users[part])
-            yield part.start, self._masked(scores, part)[: rows.shape[0]]
+        for part in self._parts(model):
+            yield part.start, self._scores(model, part)
+
+    def _scores(self, model: Model, part: slice) -> Tensor:
+        """Scores of a block of users, −∞ for items that are not ranked."""
+        rows = self.held.history[part]
+        scores = padded_scores(model, rows, self.users[part])
+        return self._masked(scores, part)[: rows.shape[0]]
 
     def _masked(self, scores: Tensor, part: slice) -> Tensor:
         """Set to −∞ what is not ranked: histories, excluded items, items that are not available."""
@@ -239,3 +281,20 @@ class Evaluator:
         flat = torch.from_numpy(rows * scores.shape[1] + part.indices).to(rank.device)
         out: Ints = rank.view(-1)[flat].cpu().numpy()
         return out
+
+
+def _gathered(
+    ranked: Iterable[RankedBlock], depths: list[int]
+) -> tuple[dict[int, tuple[npt.NDArray[Any], ...]], Ints]:
+    """Hits and items of the lists of each length, and the ranks of all targets, of all users."""
+    blocks = list(ranked)
+
+    def joined(tensors: list[Tensor]) -> npt.NDArray[Any]:
+        return ranks.gather_rows(torch.cat(tensors).cpu().numpy() if tensors else None)
+
+    lists = {
+        depth: tuple(joined([lists[at][part] for lists, _ in blocks]) for part in (0, 1))
+        for at, depth in enumerate(depths)
+    }
+    places = [np.empty(0, dtype=np.int64), *(places for _, places in blocks)]
+    return lists, ranks.gather_rows(np.concatenate(places))

@@ -14,7 +14,8 @@ from itemfold.errors import ItemfoldError
 
 RESAMPLES = 1000
 LEVELS = (0.025, 0.975)  # of a 95 % interval
-CELLS = 4_000_000  # drawn users that are held at a time: tens of MB for any number of users
+MANY = 5000  # users from which on the limit of infinitely many resamples is used
+NORMAL = 1.959963984540054  # the .975 quantile of the standard normal distribution
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class Interval:
 def bootstrap_interval(x: npt.ArrayLike, seed: int | np.random.Generator = 0) -> Interval:
     """Percentile bootstrap 95 % interval of the mean over users; NaN and ∞ are left out.
 
-    One user gives an interval of zero width; without users the mean and the interval are NaN.
+    From 5,000 users on nothing is drawn: the quantiles follow from the moments of the values. One
+    user gives an interval of zero width; without users the mean and the interval are NaN.
     """
     values = one_per_user(x, "x")
     (found,) = _intervals_of(values[np.isfinite(values), None], seed)
@@ -63,16 +65,35 @@ def one_per_user(x: npt.ArrayLike, name: str) -> Floats:
 
 def _intervals_of(table: Floats, seed: int | np.random.Generator) -> list[Interval]:
     """The interval of each column, ``[users, metrics]``."""
-    n, generator = len(table), np.random.default_rng(seed)
+    n = len(table)
     if not n:
         return [Interval(math.nan, math.nan, math.nan)] * table.shape[1]
-    block, means = max(1, CELLS // n), []
-    for done in range(0, RESAMPLES, block):
-        size = min(block, RESAMPLES - done)
-        drawn = generator.integers(0, n, (size, n), dtype=np.int32)
-        cells = (drawn + n * np.arange(size)[:, None]).ravel()
-        counts = np.bincount(cells, minlength=size * n).reshape(size, n)  # times a user is drawn
-        means.append(counts.astype(np.float64) @ table / n)
-    low, high = np.quantile(np.concatenate(means), LEVELS, axis=0)
+    low, high = _limits(table) if n >= MANY else _drawn(table, np.random.default_rng(seed))
     bounds = zip(table.mean(0).tolist(), low.tolist(), high.tolist(), strict=True)
     return [Interval(*each) for each in bounds]
+
+
+def _drawn(table: Floats, generator: np.random.Generator) -> Floats:
+    """Quantiles of the means of resamples, ``[2, metrics]``."""
+    n = len(table)
+    drawn = generator.integers(0, n, (RESAMPLES, n), dtype=np.int32)
+    cells = (drawn + n * np.arange(RESAMPLES)[:, None]).ravel()
+    counts = np.bincount(cells, minlength=RESAMPLES * n).reshape(RESAMPLES, n)
+    found: Floats = np.quantile(counts.astype(np.float64) @ table / n, LEVELS, axis=0)
+    return found
+
+
+def _limits(table: Floats) -> Floats:
+    """The same quantiles for infinitely many resamples, by their Cornish–Fisher expansion.
+
+    The mean of n draws from the values has their deviation over √n, their skewness over √n and
+    their excess kurtosis over n; what is left out is of order n^−3/2.
+    """
+    n, mean, deviation = len(table), table.mean(0), table.std(0)
+    unit = (table - mean) / np.where(deviation > 0, deviation, 1)
+    skewness, kurtosis = (unit**3).mean(0) / math.sqrt(n), ((unit**4).mean(0) - 3) / n
+    z = np.array([[-NORMAL], [NORMAL]])
+    curve = (z**3 - 3 * z) * kurtosis / 24 - (2 * z**3 - 5 * z) * skewness**2 / 36
+    quantile = z + (z**2 - 1) * skewness / 6 + curve
+    found: Floats = mean + quantile * deviation / math.sqrt(n)
+    return found

@@ -12,6 +12,7 @@ from itemfold.models.base import Model
 from itemfold.reranking.reranker import LARGEST_POOL, Reranker
 
 BUDGET = 256  # MB of scores held at a time
+IN_CACHE = 16  # MB of scores at a time on a CPU: each of several passes over them is in its cache
 ROW_BLOCK = 64  # block sizes are a multiple of this, so that rounding does not depend on the block
 STRETCH = 64  # consecutive items that are first compared by their largest score
 
@@ -54,6 +55,28 @@ def top_items(scores: Tensor, k: int) -> Tensor:
         for rows in torch.split(torch.nonzero(equal[:, k - 1]).squeeze(1), 256):
             item[rows, :k] = _with_lowest(scores[rows], value[rows, :k], item[rows, :k])
     return item[:, :k].masked_fill(value[:, :k] == -torch.inf, -1)
+
+
+def top_items_for_all(scores: Tensor, hidden: sp.csr_array, k: int) -> Ints:
+    """The items of `top_items` where all users have the same scores, ``[items] → [B, k]``.
+
+    Args:
+        scores: The scores, finite.
+        hidden: Items that are not ranked, a row for each user.
+        k: Length of the lists.
+    """
+    order = torch.argsort(scores, descending=True, stable=True).cpu().numpy()
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    rows = np.repeat(np.arange(hidden.shape[0]), np.diff(hidden.indptr))
+    by_place = np.lexsort((place[hidden.indices], rows))
+    # the j-th item that is not hidden follows all hidden ones with at most j others before them
+    before = place[hidden.indices[by_place]] - (np.arange(hidden.nnz) - hidden.indptr[rows])
+    near = before < k
+    passed = np.bincount(rows[near] * k + before[near], minlength=hidden.shape[0] * k)
+    places = np.arange(k) + passed.reshape(-1, k).cumsum(1)
+    out: Ints = np.where(places < len(order), order[np.minimum(places, len(order) - 1)], -1)
+    return out
 
 
 def _with_lowest(scores: Tensor, value: Tensor, item: Tensor) -> Tensor:

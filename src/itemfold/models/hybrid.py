@@ -270,12 +270,11 @@ class Hybrid(Model):
         total: Tensor | None = None
         spreads = []
         for weight, (scores, spread) in zip(weights, self.part_scores(history, users), strict=True):
-            scores.div_(spread)
             spreads.append(spread)
             if total is None:
-                total = scores.mul_(weight).addcmul_(prior, self.popularity)
+                total = scores.mul_(weight / spread).addcmul_(prior, self.popularity)
             else:
-                total.addcmul_(weight, scores)
+                total.addcmul_(weight / spread, scores)
         if total is None:
             total = prior * self.popularity
         if bool(recent.any()):

@@ -29,7 +29,7 @@ from itemfold.models.nearest_items import Ints, nearest_items
 from itemfold.ops.inverse import Progress
 from itemfold.ops.thread_map import thread_map
 
-HEAD = 16_384  # items whose Gram matrix is dense, 1 GiB
+HEAD = 8192  # items whose Gram matrix is dense, 256 MiB; more take longer on sparse data
 LOCAL = 2**22  # elements of the Gram matrices of a block, unless it has one item
 PRODUCTS = 2**22  # multiplications of a sparse product, which bound its size
 LEADERS = (32, 1024)  # most popular items by which others are put in order, in two levels

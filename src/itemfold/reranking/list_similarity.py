@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from itemfold.data.array_types import Bools, Floats, Ints
-from itemfold.models.item_item import cooccurrence, gram_matrix
+from itemfold.models.item_item import gram_matrix
+from itemfold.ops.thread_map import thread_map
 from itemfold.reranking.similarity import UnitVectors
 
 BLOCK = 1024  # lists at a time
+ROWS = 64  # items at a time whose cosines are looked up: the matrix of more leaves the cache
 WHOLE = 8192  # most items whose cosines are one dense matrix, 256 MB
 
 
@@ -79,25 +81,26 @@ def _pairs_by_sums(places: Ints, real: Bools, vectors: sp.csr_array) -> Floats:
 
 
 def _pairs_by_cosines(places: Ints, real: Bools, vectors: sp.csr_array) -> Floats:
-    out = np.zeros(len(places))
+    """The cosines of each item with all others, looked up for the lists that it is in."""
     by_item = np.argsort(places[real], kind="stable")  # entries of the lists
     listed = places[real][by_item]
     row = np.nonzero(real)[0][by_item]
-    for start, cosines in _cosines(vectors):
-        cosines[np.arange(len(cosines)), start + np.arange(len(cosines))] = 0  # not a pair
-        low, high = np.searchsorted(listed, [start, start + len(cosines)])
-        for part in range(low, high, BLOCK * BLOCK):
-            own = slice(part, min(part + BLOCK * BLOCK, high))
-            found = cosines[listed[own, None] - start, places[row[own]]]  # [entries, k]
-            total = np.where(real[row[own]], found, 0).sum(1, dtype=np.float64)
-            out += np.bincount(row[own], total, minlength=len(out))
+    by_entry, n = sp.csr_array(vectors.T), vectors.shape[0]
+    whole = gram_matrix(by_entry).numpy() if n <= WHOLE else None
+
+    def sums(start: int) -> Floats:
+        """The cosines of some items with the others of their lists, summed for each list."""
+        part = slice(start, start + ROWS)
+        cosines = (vectors[part] @ by_entry).toarray() if whole is None else whole[part]
+        own = slice(*np.searchsorted(listed, [start, start + len(cosines)]))
+        first, others = listed[own], places[row[own]]  # [entries], [entries, k]
+        found = cosines[first[:, None] - start, others]
+        is_pair = real[row[own]] & (others != first[:, None])
+        total = np.where(is_pair, found, 0).sum(1, dtype=np.float64)
+        return np.asarray(np.bincount(row[own], total, minlength=len(places)), dtype=np.float64)
+
+    out = np.zeros(len(places))
+    with thread_map() as spread:
+        for each in spread(sums, range(0, n, ROWS)):
+            out += each
     return out
-
-
-def _cosines(vectors: sp.csr_array) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-    """Cosines of all pairs of items in blocks of rows: first item, ``[b, items]``."""
-    by_entry = sp.csr_array(vectors.T)
-    if vectors.shape[0] <= WHOLE:
-        yield 0, gram_matrix(by_entry).numpy()
-    else:
-        yield from cooccurrence(by_entry, BLOCK)

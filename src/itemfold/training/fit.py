@@ -39,7 +39,7 @@ from itemfold.training.run_folder import RunFolder
 from itemfold.training.strategies import STRATEGIES
 from itemfold.validation import shown
 
-PER_SCORE = 6e-9  # seconds to score and rank one item for one user, about
+PER_SCORE = 2.5e-9  # seconds to score and rank one item for one user, about
 COPIES = 4  # of each weight in training: itself, its gradient and Adam's two moments
 
 
