@@ -21,7 +21,7 @@ QUICK = {  # the function in which the process dies, and the how manieth call of
 }
 OTHERS = {
     "before anything": ("Stages.popularity", 1),
-    "popularity": ("Stages._stage", 1),
+    "popularity": ("Stages._finish_stage", 1),
     "the first linear setting": ("Evaluator._metrics", 1),
     "the eighth linear setting": ("Evaluator._metrics", 8),
     "the fit of the linear part": ("RLAE.solve", 1),
@@ -35,8 +35,8 @@ OTHERS = {
     "writing the first state": ("_save", 1),
     "writing a later state": ("_save", 3),
     "the last epoch": ("Learner.epoch", EPOCHS),
-    "the weight of the network": ("Stages._enter", 1),
-    "before the refit": ("Stages.settle", 1),
+    "the weight of the network": ("Stages._compare_candidate", 1),
+    "before the refit": ("Stages.select_sum", 1),
     "the refit of the linear part": ("RLAE.solve", 2),
     "writing a state of the refit": ("_save", EPOCHS + 2),
     "the test": ("_tested", 2),

@@ -46,7 +46,7 @@ from itemfold.training.progress import watch
 from itemfold.training.run import Run
 from itemfold.training.run_folder import RunFolder
 from itemfold.training.state import Best, DescentState, put_weights
-from itemfold.training.strategies.candidates import COVERED
+from itemfold.training.strategies.candidates import MAX_DENSE_ITEMS
 from itemfold.training.strategies.closed_form import solve
 from itemfold.training.update_recency import check_weights, times_of, unweighted
 from itemfold.training.updated_run import SECTION, UpdatedModel, updated_run
@@ -258,7 +258,7 @@ def _covering_new_items(linear: Model, before: int, split: Split, config: TrainC
     items = linear.settings.get("items")
     if items is None or items < before:
         return renewed(linear)
-    most = COVERED["cuda" if pick_device(config.device).type == "cuda" else "cpu"]
+    most = MAX_DENSE_ITEMS["cuda" if pick_device(config.device).type == "cuda" else "cpu"]
     return renewed(linear, items=min(max(most, items), split.n_items))
 
 
