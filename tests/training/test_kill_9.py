@@ -25,7 +25,7 @@ OTHERS = {
     "the first linear setting": ("Evaluator._metrics", 1),
     "the eighth linear setting": ("Evaluator._metrics", 8),
     "the fit of the linear part": ("RLAE.solve", 1),
-    "the sum with the linear part": ("BlendSearch.by_length", 1),
+    "the sum with the linear part": ("BlendSearch.by_history_length", 1),
     "the test of the first stage": ("evaluate", 1),
     "saving the first stage": ("save_tensors", 1),
     "the end of saving the first stage": ("write_checksums", 1),

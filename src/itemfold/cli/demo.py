@@ -23,7 +23,7 @@ from itemfold.experiments.build import run_config
 from itemfold.files import check_folder
 from itemfold.serving.recommender import Recommender
 from itemfold.settings.schema import Config
-from itemfold.training.interrupt import unless_stopped
+from itemfold.training.interrupt import raise_if_stopped
 from itemfold.training.run import Run
 from itemfold.training.run_folder import load_runs
 
@@ -105,7 +105,7 @@ def run_demo(
             step = f"{names.index(folder.name) + 1} of {len(names)}"
             console.print(f"{step}  {name}: {WHAT[name]} …", style="dim", highlight=False)
             run = run_config(config, folder, data=interactions, resume=True, progress=True)
-            runs[name] = unless_stopped(run)
+            runs[name] = raise_if_stopped(run)
         console.print(f"\n[bold]{title}[/]")
         found = compare_runs(runs, METRICS)
         console.print(on_terminal(results.comparison(found)))

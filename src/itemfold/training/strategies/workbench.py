@@ -23,7 +23,7 @@ from itemfold.settings.toml_file import flat
 from itemfold.training.across_ranks import sharded
 from itemfold.training.fitted import Context
 from itemfold.training.loop import descend
-from itemfold.training.state import Weights, put_weights
+from itemfold.training.state import Weights, load_weights
 from itemfold.training.strategies.candidates import candidates
 from itemfold.training.strategies.hybrid_state import HybridState
 from itemfold.training.strategies.parts import ON_VALIDATION, fit_linear, fit_others
@@ -112,7 +112,7 @@ class Workbench:
             generator=torch.Generator().manual_seed(0),
         )
         model.to(self.device)
-        put_weights(gnn, weights)
+        load_weights(gnn, weights)
         gnn.eval()
         model.cache_embeddings(Graph.from_csr(split.train, self.device))
 
