@@ -56,8 +56,8 @@ SYSTEMS: dict[str, Config] = {
 WHAT = {
     "bpr": "LightGCN, a graph neural network, with the BPR loss",
     "item-ndcg": "the same network with ITEM's loss, a smooth NDCG",
-    "ease": "a linear model of which items go together",
-    "hybrid": "the default: network, popularity and linear model, summed",
+    "ease": "EASE, a linear item–item model",
+    "hybrid": "the default, the sum of a network, popularity and a linear model",
 }
 PROTOCOLS = {
     "transductive": ("interactions", "Known users: a fifth of each user's items is held out"),
@@ -161,7 +161,7 @@ def hybrid_compared(runs: Mapping[str, Run]) -> str:
 
 
 def _verdict(found: Comparison, name: str) -> tuple[str, str]:
-    """How a system compares with the baseline in NDCG, and the p-value."""
+    """A phrase that compares a system with the baseline in NDCG, and the p-value."""
     row = found.row(name, "ndcg@20")
     verdict = "level with" if row.p_t >= 0.05 else "above" if row.test.difference > 0 else "below"
     return verdict, p_phrase(row.p_t)

@@ -62,7 +62,7 @@ class TrainConfig:
     ema_decay: float = _setting(0.99, "decay of the moving average of weights; 0: no average")
     l2: float = _setting(0.0, "weight of the squared layer-0 vectors of a batch")
     eval_every: int = _setting(5, "epochs between validations")
-    eval_early: int = _setting(0, "number of first epochs after each of which to validate")
+    eval_early: int = _setting(0, "validate after each of this many first epochs")
     patience: int | None = _setting(
         None, "epochs without improvement on validation before stopping; default 150"
     )
