@@ -173,7 +173,7 @@ def test_each_reason_has_a_line_and_the_shares_add_up_to_the_score(runs):
 
 def test_ids_of_filters_that_are_unknown_are_reported(runs, here):
     text = call("recommend", runs / "bpr", "--history", "3", "--without", "8,99999").stdout
-    assert "not known to this model and left out: 99999" in text
+    assert "unknown to this model and skipped: 99999" in text
     text = call("recommend", runs / "ease", "--all", "--only", "3,zz", "--out", "recs.csv").stdout
     assert "left out: zz" in text
 

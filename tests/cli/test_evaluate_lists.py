@@ -52,8 +52,8 @@ def test_misuse_is_one_sentence(folder, tmp_path):
         ((run, "--split", "users", "--lists", lists), "'--split' has no effect on a run"),
         ((run, "--min-rating", "3"), "'--min-rating' has no effect on a run"),
         ((run, "--lists", tmp_path / "no.csv"), "'--lists' must be a file"),
-        ((run, "--lists", lists, "--diversity", "0.5"), "'--lists' are evaluated as they are"),
-        ((run, "--lists", lists, "--sweep", "diversity"), "'--lists' are evaluated as they are"),
+        ((run, "--lists", lists, "--diversity", "0.5"), "'--lists' cannot be combined"),
+        ((run, "--lists", lists, "--sweep", "diversity"), "'--lists' cannot be combined"),
         ((run, "--sweep", "diversity", "--plot", tmp_path / "p.svg"), "'--plot' does not draw"),
     ):
         (line,) = call("evaluate", *options, code=2).stderr.strip().splitlines()

@@ -35,11 +35,11 @@ def test_a_user_is_deleted_from_runs_and_feedback(trained, tmp_path):
     assert f"{feedback}: 0 events deleted" in text
     own = run.interactions[[0]].nnz
     assert f"user and {own} interactions removed" in text
-    assert "weights that all users share" in text
+    assert "Weights that all users share" in text
     assert "train again" in text
     assert ir.Run.load(tmp_path / "a").user_ids.index([user])[0] < 0
     assert "other" in (feedback / "feedback.jsonl").read_text()
-    assert "the user is not known" in call("forget", user, "--run", tmp_path / "a").output
+    assert "no such user" in call("forget", user, "--run", tmp_path / "a").output
 
 
 @pytest.mark.parametrize(

@@ -30,12 +30,12 @@ def help_of(command: str, columns: int = 160) -> str:
 def test_defaults_are_shown(command: str) -> None:
     text, usual = help_of(command), resolve({"data": {"data": TINY}})
     name = usual.model.name
-    assert f"`itemfold models` describes them. Default: {name}, which chooses its own" in text
+    assert f"`itemfold models` describes them. Default: {name}, which selects its own" in text
     other = resolve({"data": {"data": TINY}, "loss": {"name": "bpr"}}).model.name
-    assert f"with --loss or --negatives alone: {other}." in text
+    assert f"{other} if only --loss or --negatives is given." in text
     for default in ("default_loss", "default_negatives"):
         usually = Counter(getattr(model, default) for model in MODELS.values()).most_common(1)
-        assert f"Default: set by the model, mostly {usually[0][0]}." in text
+        assert f"Default: set by the model, usually {usually[0][0]}." in text
     assert "transductive (known users) or inductive (unseen users). Default: transductive." in text
     assert usual.split["strategy"] == "interactions"
     for setting in ("seed", "device"):

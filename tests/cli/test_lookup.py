@@ -122,7 +122,7 @@ def test_a_history_of_unknown_items_is_an_error_and_not_the_most_popular_items(r
     assert "'--history' must name an item of the training data, got 'solaris', '99'" in error
     assert "`itemfold items" in error
     some = call("recommend", run, "--history", "solaris,1").stdout
-    assert "not known to this model and left out: solaris" in some
+    assert "unknown to this model and skipped: solaris" in some
 
 
 def test_reasons_are_shown_only_where_they_are_asked_for(run: Path) -> None:

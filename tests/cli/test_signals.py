@@ -136,7 +136,7 @@ def test_in_the_middle_of_an_epoch_the_state_is_saved_and_the_advice_works(
     line = ("train", DATA, *model, "--epochs", "4", "--out", "r")
     found, error = run(text, *line, cwd=tmp_path)
     *before, last = error.splitlines()
-    event = word if number == signal.SIGTERM else "stopped at the best so far"
+    event = word if number == signal.SIGTERM else "stopped at the best epoch so far"
     assert last == f"itemfold: {event}; continue with: itemfold train --resume --out r"
     assert found == code
     monkeypatch.chdir(tmp_path)

@@ -107,12 +107,12 @@ def test_each_line_of_the_list_names_the_largest_reason(ease):
 
 def test_few_users_and_few_items_are_warned_about(ease):
     assert cautions(ease) == [
-        "of 80 items a list of 20 has many by chance, so figures are high; shorter lists: "
-        "itemfold evaluate RUN --k 5"
+        "with 80 items, a list of 20 contains many by chance, so the figures are high; "
+        "evaluate shorter lists with: itemfold evaluate RUN --k 5"
     ]
     few = copy.copy(ease)
     few.metrics = {**ease.metrics, "users": {**ease.metrics["users"], "judged": 3}}
-    assert cautions(few)[0] == "3 test users cannot tell a difference from chance"
+    assert cautions(few)[0] == "3 test users are too few to tell a difference from chance"
     assert "warning: 3 test users" in shown(summary(few))
 
 

@@ -376,7 +376,7 @@ def test_a_hybrid_without_parts_is_trained_saved_and_loaded(protocol: str, tmp_p
 def test_a_linear_part_is_a_closed_form_and_no_part_is_a_hybrid() -> None:
     with pytest.raises(ItemfoldError, match=r"'linear' must be a closed form, .* got LightGCN"):
         run_training(board_split(), Hybrid(linear="lightgcn"), **FEW)
-    with pytest.raises(ItemfoldError, match="'others' must be models that are no hybrids"):
+    with pytest.raises(ItemfoldError, match="'others' must not contain a hybrid"):
         run_training(board_split(), Hybrid(others=["hybrid"]), **FEW)
 
 

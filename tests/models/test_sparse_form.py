@@ -18,7 +18,7 @@ from itemfold.models import EASE, RLAE, SLIM
 from itemfold.models import neighbourhoods as near
 from itemfold.models.linear_update import update_linear
 from itemfold.serving.exports.score_parts import weights_of
-from itemfold.training.strategies.candidates import COVERED
+from itemfold.training.strategies.candidates import MAX_DENSE_ITEMS
 
 X = random_matrix(70, 30, 0.15)
 SPARSE = {
@@ -183,7 +183,7 @@ def test_the_dense_form_can_be_demanded(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_hybrid_of_a_large_catalogue_covers_all_items(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setitem(COVERED, "cpu", 30)
+    monkeypatch.setitem(MAX_DENSE_ITEMS, "cpu", 30)
     run = ir.train(
         board_split(), ir.models.Hybrid(gnn={"dim": 8}), epochs=2, device="cpu", out=tmp_path
     )

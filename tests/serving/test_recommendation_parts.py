@@ -113,7 +113,7 @@ def test_a_killed_process_is_continued_without_repeating_finished_parts(
     assert not manifest["complete"]
     before = files_of(out)
     text = call("recommend", folder, "--all", "--out", out, "-k", 4, "--part", 10, "--resume")
-    assert "3 of them complete before" in text
+    assert "3 of them already complete" in text
     after = files_of(out)
     for name in manifest["parts"]:
         assert after[name] == before[name]  # the same file, not one with the same contents
@@ -226,7 +226,7 @@ def test_torchrun_starts_lists_again_where_they_were(
     assert "--resume continues them" in call(*line)
     assert "'--shard' must not be given under torchrun" in call(*line, "--shard", "0/2")
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert "2 of them complete before" in call(*line)
+    assert "2 of them already complete" in call(*line)
 
 
 def test_under_torchrun_each_process_writes_its_shard(

@@ -18,7 +18,7 @@ from itemfold.evaluation.evaluator import Evaluator, sample_users
 from itemfold.evaluation.metrics import FULL_METRICS, METRICS, parse_metric
 from itemfold.models.base import Model
 from itemfold.training.strategies import blend as blend_module
-from itemfold.training.strategies.blend import NEARBY, Blend, BlendSearch
+from itemfold.training.strategies.blend import GROUP_FACTORS, Blend, BlendSearch
 from itemfold.training.strategies.chosen_sum import choose_sum
 from itemfold.training.strategies.noise import standard_error
 
@@ -121,7 +121,7 @@ def test_sums_are_ranked_among_the_best_items_of_each_part() -> None:
     whole = found.values([Blend("never", 0.2, (1.0,))])
     found._pool = {}
     monkey = pytest.MonkeyPatch()
-    monkey.setattr(blend_module, "POOL", 1)  # 20 items of each part
+    monkey.setattr(blend_module, "POOL_FACTOR", 1)  # 20 items of each part
     np.testing.assert_allclose(found.values([Blend("never", 0.2, (1.0,))]), whole, rtol=1e-6)
     monkey.undo()
 
@@ -140,7 +140,7 @@ def test_every_part_alone_can_be_chosen(name: str) -> None:
     parts = {each: noise(90, seed) for seed, each in enumerate(("network", "linear", "other"))}
     parts[name] = held.target.toarray() + 0.01 * parts[name]
     found = search(held, parts)
-    assert found.run()[0] == found.alone(name)
+    assert found.run()[0] == found.single_part(name)
 
 
 @pytest.mark.parametrize("half_life", ["never", "30d"])
@@ -155,7 +155,7 @@ def test_pure_popularity_can_be_chosen(half_life: str) -> None:
     popularity = {"never": flat_noise(4), "30d": flat_noise(5), half_life: popular}
     found = search(held, {"network": noise(90, 1), "linear": noise(90, 2)}, popularity)
     blend, values = found.run()
-    assert blend == found.of_popularity(half_life)
+    assert blend == found.popularity_alone(half_life)
     assert values.mean() == 1
 
 
@@ -171,7 +171,9 @@ def test_the_sum_is_never_below_a_part(seed: int, signal: tuple[float, float, fl
     popularity = {"never": flat_noise(seed), "30d": signal[2] * target.mean(0) + flat_noise(seed)}
     found = search(held, parts, popularity)
     _, values = found.run()
-    singles = [found.alone(name) for name in parts] + [found.of_popularity(h) for h in popularity]
+    singles = [found.single_part(name) for name in parts] + [
+        found.popularity_alone(h) for h in popularity
+    ]
     for alone in found.values(singles):
         behind = alone - values
         assert behind.mean() <= standard_error(behind) + 0.003 * values.mean() + 1e-12
@@ -185,7 +187,7 @@ def test_two_parts_that_know_different_targets_are_summed() -> None:
     found = search(held, {"network": first, "linear": second})
     blend, values = found.run()
     assert all(blend.weights)
-    assert values.mean() > found.values([found.alone("network")]).mean() + 0.1
+    assert values.mean() > found.values([found.single_part("network")]).mean() + 0.1
 
 
 def test_of_weights_that_are_as_good_the_linear_part_gets_the_smallest() -> None:
@@ -220,10 +222,10 @@ def test_the_same_seed_gives_the_same_blend() -> None:
 def test_a_part_of_the_same_name_is_replaced() -> None:
     held = held_out(LENGTHS)
     found = search(held, {"network": noise(90, 1)})
-    before = found.values([found.alone("network")])
+    before = found.values([found.single_part("network")])
     found.add("network", Fixed.of(held.target.toarray() + 0.01 * noise(90, 1)))
     assert found.names == ["network"]
-    assert found.values([found.alone("network")]).mean() > before.mean() + 0.5
+    assert found.values([found.single_part("network")]).mean() > before.mean() + 0.5
 
 
 # --- groups by the length of the history, and new users ------------------------------------------
@@ -243,12 +245,12 @@ def test_groups_are_used_where_they_help() -> None:
     parts, held = two_kinds()
     found = search(held, parts)
     blend = Blend("never", 0.1, (1.0, 1.0))
-    rows = found.by_length(blend)
+    rows = found.by_history_length(blend)
     assert [least for least, _ in rows] == [0.0, 10.0]
     weights = [row.weights[1] / row.weights[0] for _, row in rows]
     assert weights[0] < weights[1]
     short = np.diff(held.history.indptr) == 2
-    options = [Blend("never", 0.1 * f, (1.0, g)) for f in NEARBY for g in NEARBY]
+    options = [Blend("never", 0.1 * f, (1.0, g)) for f in GROUP_FACTORS for g in GROUP_FACTORS]
     values = found.values(options)
     for (_, row), users in zip(rows, (short, ~short), strict=True):
         best = values[:, users].mean(1).max()
@@ -265,7 +267,7 @@ def test_one_row_is_enough_where_groups_do_not_help() -> None:
             "linear": 2 * target + noise(90, seed + 9),
         }
         found = search(held, parts, seed=seed)
-        assert len(found.by_length(found.run()[0])) == 1
+        assert len(found.by_history_length(found.run()[0])) == 1
 
 
 def test_new_users_have_weights_of_their_own_where_they_differ() -> None:
@@ -308,8 +310,8 @@ def test_without_new_users_there_is_one_blend() -> None:
     found = search(held, {"linear": held.target.toarray() + 0.1 * noise(90, 1)})
     chosen = choose_sum(found, found.run()[0])
     assert chosen.new is None
-    assert chosen.counts("linear")
-    assert not chosen.counts("network")
+    assert chosen.uses("linear")
+    assert not chosen.uses("network")
     assert chosen.settings(["linear"]) == {
         "blend": ((0.0, 0.0, 0.0, 1.0),),
         "popularity_half_life": "never",
@@ -337,7 +339,7 @@ def test_a_part_alone_has_the_metrics_of_an_evaluation(budget: float, ties: bool
         found = BlendSearch(held, {"never": torch.zeros(ITEMS)}, key, CPU)
         for number, model in enumerate(models):
             found.add(f"other {number}", model)
-        rows = found.values([found.alone(name) for name in found.names])
+        rows = found.values([found.single_part(name) for name in found.names])
         assert rows.shape == (3, 150)
         for row, model in zip(rows, models, strict=True):
             values, _ = evaluator.values(model, [parse_metric(key)])
@@ -352,7 +354,7 @@ def test_users_without_targets_are_left_out() -> None:
     held = HeldOut(held.history, sp.csr_array(target), held.users, held.ids)
     found = BlendSearch(held, {"never": torch.zeros(ITEMS)}, "recall@30", CPU)
     found.add("linear", Fixed.of(noise(10, 1)))
-    values = found.values([found.alone("linear")])
+    values = found.values([found.single_part("linear")])
     np.testing.assert_array_equal(values, np.ones((1, 8)))  # the whole catalogue finds everything
 
 

@@ -15,7 +15,7 @@ from small import board_split
 
 import itemfold as ir
 from itemfold.errors import ItemfoldError, ItemfoldWarning
-from itemfold.training.checksums import COVERED
+from itemfold.training.checksums import CHECKSUMMED
 from itemfold.training.run_folder import RunFolder
 from itemfold.training.state import DescentState, load_state
 
@@ -43,7 +43,7 @@ def folder(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
-@pytest.mark.parametrize("name", COVERED)
+@pytest.mark.parametrize("name", CHECKSUMMED)
 def test_any_flipped_bit_is_noticed_and_the_file_is_named(folder: Path, name: str) -> None:
     path = folder / name
     content, rng = path.read_bytes(), np.random.default_rng(0)
@@ -57,7 +57,7 @@ def test_any_flipped_bit_is_noticed_and_the_file_is_named(folder: Path, name: st
     ir.Run.load(folder)  # it was only that
 
 
-@pytest.mark.parametrize("name", [*COVERED, "checksums.json"])
+@pytest.mark.parametrize("name", [*CHECKSUMMED, "checksums.json"])
 def test_a_file_cut_short_is_noticed(folder: Path, name: str) -> None:
     path = folder / name
     path.write_bytes(path.read_bytes()[:-1] if name != "checksums.json" else b"{}")

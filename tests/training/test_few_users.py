@@ -13,7 +13,7 @@ from itemfold.models.hybrid import TYPICAL_PRIOR, TYPICAL_WEIGHT
 from itemfold.training.fit import train
 from itemfold.training.strategies import candidates, noise
 from itemfold.training.strategies.blend import Blend, BlendSearch
-from itemfold.training.strategies.noise import has_few, is_clear
+from itemfold.training.strategies.noise import has_few_users, is_clear
 
 DATA = "synthetic:users=80,items=60,interactions=900"
 
@@ -24,15 +24,15 @@ def test_a_gain_is_clear_beyond_one_standard_error_and_beyond_two_with_few_users
 ) -> None:
     gain = np.random.default_rng(seed).standard_normal(n)
     gain += size * gain.std() / np.sqrt(n) - gain.mean()  # so many standard errors
-    expected = size > (2 if n < noise.FEW else 1)
+    expected = size > (2 if n < noise.FEW_USERS else 1)
     assert is_clear(gain) == expected or abs(size - round(size)) < 1e-6
 
 
 def test_known_users_are_never_few() -> None:
     data = ir.load(DATA)
-    assert has_few(ir.split_users(data).valid)
-    assert not has_few(ir.split_interactions(data).valid)
-    assert not has_few(None)
+    assert has_few_users(ir.split_users(data).valid)
+    assert not has_few_users(ir.split_interactions(data).valid)
+    assert not has_few_users(None)
 
 
 class ByRow(Model):
@@ -69,7 +69,7 @@ def search_of(linear_is_good: bool) -> BlendSearch:
 def test_the_typical_sum_stays_unless_another_is_clearly_better() -> None:
     typical = Blend("never", TYPICAL_PRIOR, (TYPICAL_WEIGHT, 1.0))
     lucky, good = search_of(linear_is_good=False), search_of(linear_is_good=True)
-    assert lucky.is_small
+    assert lucky.prefers_typical
     assert lucky.run()[0] == lucky.typical() == typical
     blend, values = good.run()
     assert blend.weights[1] < 1.0 / TYPICAL_WEIGHT * blend.weights[0]

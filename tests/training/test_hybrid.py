@@ -49,7 +49,7 @@ PROTOCOLS = ("transductive", "inductive")
 @pytest.fixture(autouse=True)
 def _choose_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """The few users of these splits choose as many would; tests of few users are elsewhere."""
-    monkeypatch.setattr(noise, "FEW", 0)
+    monkeypatch.setattr(noise, "FEW_USERS", 0)
 
 
 @functools.cache
@@ -104,9 +104,9 @@ def only(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 def decide(monkeypatch: pytest.MonkeyPatch, values: dict[str, float]) -> None:
     """Let the values of the candidates be these, whatever their networks are worth."""
-    under_way, enter, search = list[str](), hybrid.Stages._enter, BlendSearch.run
+    under_way, enter, search = list[str](), hybrid.Stages._compare_candidate, BlendSearch.run
 
-    def _enter(self: hybrid.Stages, entry: entrants.Candidate, *args: Any) -> None:
+    def _compare_candidate(self: hybrid.Stages, entry: entrants.Candidate, *args: Any) -> None:
         under_way.append(entry.name)
         enter(self, entry, *args)
         under_way.clear()
@@ -118,7 +118,7 @@ def decide(monkeypatch: pytest.MonkeyPatch, values: dict[str, float]) -> None:
         blend = blend.with_weight(self.names.index("network"), 1.0)
         return blend, np.full(len(found), values[under_way[0]])
 
-    monkeypatch.setattr(hybrid.Stages, "_enter", _enter)
+    monkeypatch.setattr(hybrid.Stages, "_compare_candidate", _compare_candidate)
     monkeypatch.setattr(BlendSearch, "run", run)
 
 
@@ -164,7 +164,7 @@ def test_given_training_settings_are_never_replaced(
 def test_the_pace_after_a_start_from_the_data_follows_what_is_given(given: dict[str, Any]) -> None:
     """Few epochs are needed after an SVD: 2 validations without a gain end training."""
     settings = resolve({"train": {"device": "cpu", **given}})
-    entry = entrants.by_data(settings, split_of("inductive"))
+    entry = entrants.settings_from_data(settings, split_of("inductive"))
     assert entry["model"]["gnn"]["dim"] == 64
     assert entry["model"]["gnn"]["start"].startswith("svd")
     found = settings.choose(entry, "data").train
@@ -257,7 +257,7 @@ def test_large_sparse_data_has_longer_vectors_if_there_is_time(
     settings = resolve({"model": {"name": "hybrid", **model}, "train": {"device": "cpu", **given}})
 
     def chosen() -> int | None:
-        return entrants.by_data(settings, split)["model"]["gnn"].get("dim")
+        return entrants.settings_from_data(settings, split)["model"]["gnn"].get("dim")
 
     assert chosen() in (64, None)
     monkeypatch.setattr(entrants, "LARGE", 0)
@@ -295,9 +295,9 @@ def test_what_is_open_is_chosen_and_noted(asked: dict[str, Any]) -> None:
     assert isinstance(model, Hybrid)
     if asked:
         assert model.gnn is not None
-        assert chosen["model"]["gnn"]["dim"] == model.gnn.dim == entrants.WIDTH["cpu"]
+        assert chosen["model"]["gnn"]["dim"] == model.gnn.dim == entrants.DIM["cpu"]
         assert chosen["model"]["gnn"]["start"].startswith("svd")
-        assert chosen["negatives"] == {"group": entrants.SHARED["cpu"]}
+        assert chosen["negatives"] == {"group": entrants.NEGATIVES_GROUP["cpu"]}
     else:  # random interactions: the network adds nothing, and it was not asked for
         assert chosen["model"]["gnn"] == "none"
         assert model.gnn is None
@@ -332,7 +332,9 @@ def test_an_epoch_has_at_least_sixteen_steps_unless_the_data_is_tiny() -> None:
     settings, split = resolve({"train": {"device": "cpu"}}), split_of("inductive")
     for users, items in ((60, 50), (400, 300), (900, 400)):
         matrix = random_matrix(users, items, 0.3)
-        found = entrants.by_data(settings, replace(split, train=matrix))["train"]["batch"]
+        found = entrants.settings_from_data(settings, replace(split, train=matrix))["train"][
+            "batch"
+        ]
         fitting = [2**n for n in range(9, 16) if matrix.nnz / 2**n >= 16]
         assert found == max(fitting, default=512)
 
@@ -350,7 +352,7 @@ def test_a_model_that_was_trained_chooses_again_on_other_data() -> None:
 
 
 def test_a_large_catalogue_is_covered_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(entrants.COVERED, "cpu", 25)
+    monkeypatch.setitem(entrants.MAX_DENSE_ITEMS, "cpu", 25)
     run = train(split_of("inductive"), Hybrid(**SMALL, linear={"form": "dense"}), **FEW)
     assert run.metrics["chosen"]["model"]["linear"]["items"] == 25
     assert isinstance(run.model, Hybrid)

@@ -16,7 +16,7 @@ import resource
 import itemfold
 itemfold.tune_threads()
 import torch
-from itemfold.training.kept_memory import keep_memory, memory_returned
+from itemfold.training.kept_memory import keep_memory, returning_memory
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -30,7 +30,7 @@ def faults_of_a_table():
         del table
     return min(found[1:])
 
-with memory_returned():
+with returning_memory():
     keep_memory()
     kept = faults_of_a_table()
 print(kept, faults_of_a_table())

@@ -130,7 +130,7 @@ def test_a_final_model_is_trained_on_everything_and_not_evaluated(
 ) -> None:
     data = checkerboard()
     split = keep_all(data, protocol=protocol)
-    with pytest.raises(ItemfoldError, match="'epochs' must be given if nothing is held out"):
+    with pytest.raises(ItemfoldError, match="'epochs' must be given if no data is held out"):
         train(split, LightGCN(dim=4))
     for model in (LightGCN(dim=4), EASE()):
         run = train(split, model, epochs=3, out=tmp_path / type(model).__name__)

@@ -151,7 +151,7 @@ def test_other_weights_and_missing_times_are_rejected(fading: ir.Run, run: ir.Ru
     heavier.data = heavier.data * np.linspace(1, 2, heavier.nnz).astype(np.float32)
     with pytest.raises(ItemfoldError, match="weighted interactions cannot be updated"):
         ir.update(replace(fading, interactions=heavier), LATE)
-    with pytest.raises(ItemfoldError, match="does not hold the times"):
+    with pytest.raises(ItemfoldError, match="has the times of all its interactions"):
         ir.update(replace(run, times=None), LATE)
 
 

@@ -226,7 +226,7 @@ GNN = {"dim": 8, "start": "random"}  # so that the best epoch is not the first
 @pytest.fixture(autouse=True)
 def popularity_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on large data, where the linear part takes long."""
-    monkeypatch.setattr(hybrid, "SOON", -1.0)
+    monkeypatch.setattr(hybrid, "POPULARITY_SAVE_SECONDS", -1.0)
 
 
 @functools.cache
@@ -377,8 +377,8 @@ def test_without_a_folder_ctrl_c_returns_the_best_so_far() -> None:
 def test_a_short_budget_takes_the_sparse_form_if_the_dense_one_takes_too_long(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], per_cube: float, form: str
 ) -> None:
-    monkeypatch.setattr(parts, "SETUP", 1000.0)  # too long to choose anything
-    monkeypatch.setattr(parts, "PER_CUBE", per_cube)
+    monkeypatch.setattr(parts, "SETUP_SECONDS", 1000.0)  # too long to choose anything
+    monkeypatch.setattr(parts, "SECONDS_PER_CUBE", per_cube)
     run = train(split_of("time"), Hybrid(**given), budget=60.0, device="cpu")
     assert isinstance(run.model, Hybrid)
     assert getattr(run.model.linear, "form", None) == form

@@ -37,7 +37,7 @@ from itemfold.cli.update import update_command
 from itemfold.environment import need_extra
 from itemfold.extensions import load_extensions
 
-TOGETHER = ("train", "evaluate", "recommend")  # commands that use all processes of `torchrun`
+DISTRIBUTED = ("train", "evaluate", "recommend")  # commands that use all ranks of `torchrun`
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -53,7 +53,7 @@ app = typer.Typer(
 
 
 def show_version(wanted: bool) -> None:
-    """Print the version and exit, if that is wanted."""
+    """Print the version and exit, if `--version` is given."""
     if wanted:
         typer.echo(f"itemfold {itemfold.__version__}")
         raise typer.Exit
@@ -79,7 +79,7 @@ def before_command(
     ] = False,
 ) -> None:
     """Load extensions before a command reads the tables of components."""
-    if ranks.wanted_size() > 1 and context.invoked_subcommand not in TOGETHER:
+    if ranks.wanted_size() > 1 and context.invoked_subcommand not in DISTRIBUTED:
         if not ranks.is_first():
             raise typer.Exit
         ranks.work_alone()
@@ -107,7 +107,7 @@ def demo_command(
 
 
 def datasets_command() -> None:
-    """List the data sets known by name, with their home pages.
+    """List the named data sets with their home pages.
 
     Example: itemfold datasets
     """
@@ -122,7 +122,7 @@ def models_command(
     ] = None,
     format_: options.Format = "table",
 ) -> None:
-    """List the models with what they can do and measured figures, or show one in full.
+    """List the models with their capabilities and measured figures, or show one in full.
 
     Example: itemfold models ease
     """

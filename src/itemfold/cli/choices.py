@@ -1,6 +1,6 @@
-"""Help texts with placeholders for the choices of an option, or for its default.
+"""Help texts with placeholders for the choices and defaults of options.
 
-They are filled in when help is shown, because extensions may have added to the tables.
+Placeholders are filled in when help is shown, because extensions may add choices.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DEFAULT = re.compile(r"\{default train\.(\w+)\}")
 class Command(TyperCommand):
     """A command that fills placeholders in its help, and rejects typos before it starts.
 
-    An empty path would be the current folder, as where a shell variable is not set.
+    Empty paths are rejected, because an unset shell variable would mean the current folder.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
@@ -73,7 +73,7 @@ class Command(TyperCommand):
         parts: list[Any] = [shown, *shown.params]
         for part in parts:
             part.help = fill(getattr(part, "help", None) or "")
-            if getattr(part, "is_flag", False):  # takes no value, so that typer's <bool> misleads
+            if getattr(part, "is_flag", False):  # hides typer's <bool>, since a flag takes no value
                 part.display_type_rich = lambda **_: None
         super(Command, shown).format_help(ctx, formatter)
 

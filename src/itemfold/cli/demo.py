@@ -23,7 +23,7 @@ from itemfold.experiments.build import run_config
 from itemfold.files import check_folder
 from itemfold.serving.recommender import Recommender
 from itemfold.settings.schema import Config
-from itemfold.training.interrupt import unless_stopped
+from itemfold.training.interrupt import raise_if_stopped
 from itemfold.training.run import Run
 from itemfold.training.run_folder import load_runs
 
@@ -56,8 +56,8 @@ SYSTEMS: dict[str, Config] = {
 WHAT = {
     "bpr": "LightGCN, a graph neural network, with the BPR loss",
     "item-ndcg": "the same network with ITEM's loss, a smooth NDCG",
-    "ease": "a linear model of which items go together",
-    "hybrid": "the default: network, popularity and linear model, summed",
+    "ease": "EASE, a linear item–item model",
+    "hybrid": "the default, the sum of a network, popularity and a linear model",
 }
 PROTOCOLS = {
     "transductive": ("interactions", "Known users: a fifth of each user's items is held out"),
@@ -105,7 +105,7 @@ def run_demo(
             step = f"{names.index(folder.name) + 1} of {len(names)}"
             console.print(f"{step}  {name}: {WHAT[name]} …", style="dim", highlight=False)
             run = run_config(config, folder, data=interactions, resume=True, progress=True)
-            runs[name] = unless_stopped(run)
+            runs[name] = raise_if_stopped(run)
         console.print(f"\n[bold]{title}[/]")
         found = compare_runs(runs, METRICS)
         console.print(on_terminal(results.comparison(found)))
@@ -161,7 +161,7 @@ def hybrid_compared(runs: Mapping[str, Run]) -> str:
 
 
 def _verdict(found: Comparison, name: str) -> tuple[str, str]:
-    """How a system compares with the baseline in NDCG, and the p-value."""
+    """A phrase that compares a system with the baseline in NDCG, and the p-value."""
     row = found.row(name, "ndcg@20")
     verdict = "level with" if row.p_t >= 0.05 else "above" if row.test.difference > 0 else "below"
     return verdict, p_phrase(row.p_t)

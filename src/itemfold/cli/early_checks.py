@@ -1,4 +1,4 @@
-"""Checks of names and paths before a command imports torch: a typo is answered at once."""
+"""Checks of names and paths before a command imports torch, so that typos fail fast."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_early(given: Mapping[str, Any]) -> None:
     for section, table in TABLES.items():
         if isinstance(name := given.get(section), str):
             check_name(table, section, name)
-    if given.get("lists") is not None:  # of a run's test users, or of those of data
+    if given.get("lists") is not None:  # RUN may also be data
         check_data(str(given["run"]))
     else:
         for parameter in ("run", "final"):
@@ -55,7 +55,7 @@ def check_run(folder: str) -> None:
 
 
 def check_data(data: str) -> None:
-    """Reject data that is neither a path, nor an address, nor the name of a data set."""
+    """Raise unless data is a path, an address or the name of a data set."""
     path = Path(data).expanduser()
     if (
         not data
@@ -85,7 +85,9 @@ def check_file_exists(parameter: str, path: Path) -> None:
 
 def _near(path: Path) -> str:
     """A suggestion of a similar name in the same folder, or ""."""
-    names = {Path(name).stem: name for name in _siblings(path)}  # suffixes are often equal
+    names = {
+        Path(name).stem: name for name in _siblings(path)
+    }  # compared without suffixes, which are often equal
     near = get_close_matches(path.stem, names, 1, 0.6)
     where = "" if path.parent == Path() else f" in {path.parent}"
     return f"; did you mean {names[near[0]]!r}{where}?" if near else ""

@@ -27,7 +27,7 @@ OLD_NAME = re.compile(r"'\w+' is now '[\w.]+'; the old name")  # `Model.current_
 
 
 class CommandGroup(TyperGroup):
-    """Commands that report bad input in one sentence and exit with 2, 130 (Ctrl-C) or 143."""
+    """Commands that report errors in one sentence and exit with 2, 130 (Ctrl-C) or 143."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         """Parse the options before the command."""
@@ -86,7 +86,7 @@ def error_sentence(error: Exception) -> str:
 
 
 def usage_sentence(error: Any) -> str:
-    """The message for a mistake in options or arguments."""
+    """The message for invalid options or arguments."""
     text = " ".join(str(error.message).split()).rstrip(".").replace(". Did", ": did")
     name = max(getattr(getattr(error, "param", None), "opts", ()), key=len, default="")
     if name and text:  # a value of the wrong type
@@ -114,10 +114,11 @@ def print_note(text: str) -> None:
 
 
 def print_error(sentence: str) -> None:
-    """Print the error that ends this process; of several ranks only the first prints it.
+    """Print the error that ends this process; with several ranks, only the first one prints it.
 
-    Ranks that are not connected mostly fail alike: the first prints the error and ends, and
-    ``torchrun`` ends the others while they wait here. A rank that survives the wait failed alone.
+    Ranks that are not connected usually fail with the same error: the first one prints it and
+    exits, and ``torchrun`` ends the others while they wait here. A rank that survives the wait is
+    the only one that failed, so it prints its own error.
     """
     if ranks.publish_failure(sentence):
         return

@@ -42,7 +42,7 @@ def evaluate_command(
     metrics: Annotated[
         str | None,
         typer.Option(
-            help="Such as ndcg@10,ap. At a cut-off: {metrics}; over the whole list: "
+            help="Metrics, such as ndcg@10,ap. At a cut-off: {metrics}; over the whole list: "
             "{full_metrics}. Default: all metrics at each k."
         ),
     ] = None,
@@ -88,8 +88,8 @@ def evaluate_command(
     data: Annotated[
         str | None,
         typer.Option(
-            help="Where the data of the run is now, if it has moved; it must be unchanged. For an "
-            "update: later interactions to test on.",
+            help="The new location of the run's data, which must be unchanged. For an update: "
+            "later interactions to test on.",
             rich_help_panel=options.DATA,
         ),
     ] = None,
@@ -116,7 +116,7 @@ def evaluate_command(
             raise ItemfoldError("'--plot' does not draw --sweep: itemfold report does")
     if lists is not None and (sweep or fold_in != "frozen" or not settings.is_plain):
         raise ItemfoldError(
-            "'--lists' are evaluated as they are: remove --sweep, --fold-in and re-ranking options"
+            "'--lists' cannot be combined with --sweep, --fold-in and re-ranking options"
         )
     other = OtherSystem(rows, splitting, seed, data_root, data)
     if lists is not None:

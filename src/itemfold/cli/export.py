@@ -22,7 +22,7 @@ def export_command(
     ],
     out: Annotated[Path, typer.Option(help="The folder to write; it must be new or empty.")],
 ) -> None:
-    """Export a run to another system, and check that it gives the lists of `recommend`.
+    """Export a run to another system, and verify it against the lists of `recommend`.
 
     Example: itemfold export r --to parquet --out vectors
     """
@@ -32,7 +32,7 @@ def export_command(
     whole = "the whole score" if facts["exact"] else f"all but {facts['missing']}"
     print_line(f"{out}: {whole} of {facts['model']} for {facts['for']}, {facts['items']:,} items")
     if facts["new_items_left_out"]:
-        print_line(f"{facts['new_items_left_out']:,} new items have no interactions: left out")
+        print_line(f"{facts['new_items_left_out']:,} new items without interactions were skipped")
     line = f"{facts['same_items']:.1%} of the top {facts['k']} of `recommend`"
     if "candidates" in facts:
         line += (

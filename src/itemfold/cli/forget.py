@@ -11,9 +11,9 @@ from itemfold.cli.tables.layout import print_line
 from itemfold.errors import ItemfoldError, UnknownIdError
 
 WHAT_STAYS = (
-    "What stays: weights that all users share, such as item vectors, still reflect the data of "
-    "this user; remove the user from the original data and train again to remove that, too. "
-    "Backups, exports and reports are not changed."
+    "Weights that all users share, such as item vectors, still reflect the data of this user: to "
+    "remove that as well, remove the user from the original data and train again. Backups, "
+    "exports and reports are not changed."
 )
 
 
@@ -41,7 +41,7 @@ def forget_command(
     Example: itemfold forget USER --run runs/shop --feedback feedback
     """
     if not (run or feedback):
-        raise ItemfoldError("give --run, --feedback, or both: where the user is to be forgotten")
+        raise ItemfoldError("give --run, --feedback, or both, to say where to delete the user")
     if not user.strip():
         raise ItemfoldError("'USER' must not be blank")
     from itemfold.data.feedback.store import open_store
@@ -57,5 +57,5 @@ def forget_command(
         try:
             print_line(f"{folder}: user and {forget_user(folder, user):,} interactions removed")
         except UnknownIdError:
-            print_line(f"{folder}: the user is not known")
+            print_line(f"{folder}: no such user")
     print_line(WHAT_STAYS)

@@ -24,7 +24,7 @@ def items_command(
             show_default=False,
         ),
     ] = "",
-    k: Annotated[int, typer.Option("-k", "--k", help="Most items to list.")] = 20,
+    k: Annotated[int, typer.Option("-k", "--k", help="Maximum number of items.")] = 20,
     as_json: options.AsJson = False,
 ) -> None:
     """Search the items of a run by title and list them with their ids.

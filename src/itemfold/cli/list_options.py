@@ -25,9 +25,7 @@ class TableOptions:
 
     item_table: Annotated[
         Path | None,
-        typer.Option(
-            help="A table with an item column and further columns, such as year or image."
-        ),
+        typer.Option(help="A table with an item column and other columns, such as year or image."),
     ] = None
     available: Annotated[
         Path | None,
@@ -52,16 +50,16 @@ class SteeringOptions:
 
     table: TableOptions
     diversity: Annotated[
-        float, typer.Option(help="0 to 1: how strongly similar items in a list are avoided.")
+        float, typer.Option(help="0 to 1: penalty for items similar to others in the list.")
     ] = 0.0
     diversity_by: Annotated[
         str,
         typer.Option(
-            help="What makes items similar: model (its item vectors), or a column such as genre."
+            help="Similarity of items: model (its item vectors), or a column such as genre."
         ),
     ] = "model"
     popularity_discount: Annotated[
-        float, typer.Option(help="0 to 1: how strongly popular items are avoided.")
+        float, typer.Option(help="0 to 1: penalty for popular items.")
     ] = 0.0
     long_tail: Annotated[
         float,
@@ -72,7 +70,7 @@ class SteeringOptions:
     freshness: Annotated[
         float,
         typer.Option(
-            help="0 to 1: how strongly newer items are preferred, by a column year, date or time "
+            help="0 to 1: preference for newer items, by a column year, date or time "
             "of --item-table, or the year in titles."
         ),
     ] = 0.0

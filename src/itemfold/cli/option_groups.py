@@ -1,4 +1,4 @@
-"""Options that several commands share are declared once, as the fields of a dataclass."""
+"""Groups of options that several commands share, declared as fields of a dataclass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_type_hints
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn parameters that are dataclasses into one option for each field.
+    """Expand parameters that are dataclasses to one option per field.
 
     Typer reads the flat signature; the command itself is called with the filled dataclasses. A
     field may be a dataclass again. A class attribute ``panel`` names the panel of the options.
@@ -62,7 +62,7 @@ def _flatten(name: str, annotation: Any, default: Any) -> Iterator[inspect.Param
 
 
 def _in_panel(annotation: Any, panel: str | None) -> Any:
-    """An annotated option in this panel of the help, unless it names another."""
+    """An annotated option in this help panel, unless it names another panel."""
     info = getattr(annotation, "__metadata__", (None,))[0]
     if panel is None or info is None or info.rich_help_panel is not None:
         return annotation
@@ -72,7 +72,7 @@ def _in_panel(annotation: Any, panel: str | None) -> Any:
 
 
 def _fill(group: Any, given: dict[str, Any]) -> Any:
-    """A dataclass filled with its options, which are taken out of ``given``."""
+    """A dataclass filled with its options, which are removed from ``given``."""
     hints = get_type_hints(group)
     values = {}
     for field in fields(group):

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from itemfold.settings.schema import Config
 
 DATA, TRAINING, CONFIGURATION = "Data", "Training", "Configuration"
-FIRST = "Options"  # the first panel, for what most people need
+FIRST = "Options"  # the first panel, for the most used options
 
 DATA_HELP = (
-    "The name of a data set, a table of any kind such as .csv, .dat, .json, .parquet or .gz, "
-    "several such as 'plays/*.csv', a folder with train.txt or tables, or a folder of `itemfold "
+    "The name of a data set, a table such as .csv, .dat, .json, .parquet or .gz, several tables "
+    "such as 'plays/*.csv', a folder with train.txt or tables, or a folder written by `itemfold "
     "prepare`."
 )
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
@@ -31,7 +31,7 @@ RunPath = Annotated[str, typer.Argument(metavar="RUN", help="A run folder.", sho
 DataRoot = Annotated[
     Path | None,
     typer.Option(
-        help="Folder of the data sets known by name. Default: ITEMFOLD_DATA.", rich_help_panel=DATA
+        help="Folder of the named data sets. Default: ITEMFOLD_DATA.", rich_help_panel=DATA
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, as --format json does.")]
@@ -40,7 +40,7 @@ Format = Annotated[
 ]
 Plot = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Also draw the figures into a .svg, .png or .pdf file."),
+    typer.Option(metavar="FILE", help="Also plot the figures into a .svg, .png or .pdf file."),
 ]
 NewItems = Annotated[
     Path | None,
@@ -54,7 +54,7 @@ ScoringDevice = Annotated[str, typer.Option("--device", help="cpu or cuda.")]
 
 @dataclass(frozen=True)
 class RowOptions:
-    """How the rows of files become interactions."""
+    """Options for columns, ratings, weights and rows."""
 
     panel: ClassVar = DATA
 
@@ -76,20 +76,19 @@ class RowOptions:
     weight_transform: Annotated[
         str | None,
         typer.Option(
-            help="log, the default: a weight v becomes log(1 + v); none: it stays unchanged."
+            help="log (the default): a weight v becomes log(1 + v); none: weights are unchanged."
         ),
     ] = None
     half_life: Annotated[
         str | None,
         typer.Option(
-            help="Age at which an interaction counts half, such as 12h, 30d or 1y; multiplies the "
-            "weight."
+            help="Half-life of interactions, such as 12h, 30d or 1y; multiplies the weight."
         ),
     ] = None
     duplicates: Annotated[
         str | None,
         typer.Option(
-            help="Rows of the same user and item: merge, the default, keeps the highest weight; "
+            help="Rows of the same user and item: merge (the default) keeps the highest weight; "
             "sum adds the weights, or counts the rows."
         ),
     ] = None
@@ -98,7 +97,7 @@ class RowOptions:
         typer.Option(
             "--header/--no-header",
             help="Whether the first line of a text file has column names; without them, columns "
-            "are called 1, 2, 3. Default: recognised.",
+            "are called 1, 2, 3. Default: detected.",
         ),
     ] = None
     skip_bad_rows: Annotated[
@@ -110,7 +109,7 @@ class RowOptions:
     ] = False
 
     def settings(self) -> dict[str, Any]:
-        """The options that were given, under the names that `read` and `prepare` use."""
+        """The given options, under the argument names of `read` and `prepare`."""
         given = {name.removesuffix("_col"): value for name, value in vars(self).items()}
         given["skip_bad_rows"] = self.skip_bad_rows or None
         return {name: value for name, value in given.items() if value is not None}
@@ -118,7 +117,7 @@ class RowOptions:
 
 @dataclass(frozen=True)
 class DataOptions:
-    """How data is read and filtered."""
+    """Options for reading and filtering data."""
 
     panel: ClassVar = DATA
 
@@ -147,7 +146,7 @@ class DataOptions:
     ] = None
 
     def settings(self) -> dict[str, Any]:
-        """The options that were given, under the names that `load` and `read` use."""
+        """The given options, under the argument names of `load` and `read`."""
         given = {
             name.removesuffix("_col"): value
             for name, value in vars(self).items()
@@ -160,7 +159,7 @@ class DataOptions:
 
 @dataclass(frozen=True)
 class ComponentOptions:
-    """Which model, loss and sampler of negatives."""
+    """Options for the model, the loss and the sampler of negatives."""
 
     panel: ClassVar = "Model and loss"
 
@@ -168,17 +167,17 @@ class ComponentOptions:
         str | None,
         typer.Option(
             help="{models}; `itemfold models` describes them. Default: {default model}, which "
-            "chooses its own settings; with --loss or --negatives alone: lightgcn.",
+            "selects its own settings; lightgcn if only --loss or --negatives is given.",
         ),
     ] = None
     loss: Annotated[
         str | None,
-        typer.Option(help="{losses}. Default: set by the model, mostly {default loss}."),
+        typer.Option(help="{losses}. Default: set by the model, usually {default loss}."),
     ] = None
     negatives: Annotated[
         str | None,
         typer.Option(
-            help="How negatives are sampled: {negatives}. Default: set by the model, mostly "
+            help="Sampler of negatives: {negatives}. Default: set by the model, usually "
             "{default negatives}."
         ),
     ] = None
@@ -186,7 +185,7 @@ class ComponentOptions:
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """What is held out for validation and test."""
+    """Options for validation and test data."""
 
     panel: ClassVar = "Split"
 
@@ -208,15 +207,15 @@ class SplitOptions:
         bool,
         typer.Option(
             "--repeats",
-            help="People come back, as in check-ins, baskets and plays: lists and the test part "
-            "keep items that a user has seen. Splits by time.",
+            help="For data with repeated consumption, such as check-ins, baskets and plays: lists "
+            "and the test part keep items that a user has seen. Splits by time.",
         ),
     ] = False
 
 
 @dataclass(frozen=True)
 class SettingOptions:
-    """Short options for the settings that are changed most often."""
+    """Short options for frequently changed settings."""
 
     panel: ClassVar = TRAINING
 
@@ -280,7 +279,7 @@ class SettingOptions:
 
 @dataclass(frozen=True)
 class ConfigOptions:
-    """Settings from files and tables, and single ones by name."""
+    """Options for settings from files and tables, and for single settings."""
 
     panel: ClassVar = CONFIGURATION
 
@@ -312,19 +311,19 @@ class ExperimentOptions:
 
     @property
     def is_only_flags(self) -> bool:
-        """Whether neither data nor a whole configuration was given."""
+        """Whether neither data nor a configuration is given."""
         configuration = self.configuration
         return self.data is None and configuration.config is None and configuration.like is None
 
     def base(self) -> Config:
-        """The settings before options: those of a file, of a row of results, or none."""
+        """The settings that options override: those of a file, of a row of results, or none."""
         from itemfold.experiments.suites.suite import row_settings
         from itemfold.settings.schema import PROTOCOL_OF
         from itemfold.settings.toml_file import load_config
 
         config, like = self.configuration.config, self.configuration.like
         if config is not None and like is not None:
-            raise ItemfoldError("'--config' and '--like' each give all settings: choose one")
+            raise ItemfoldError("'--config' and '--like' each give all settings: use only one")
         if like is not None:
             protocol, split = self.split.protocol, self.split.split
             if protocol is None and split is not None:

@@ -1,4 +1,4 @@
-"""`evaluate --lists`: lists of another system under the protocol of a run or of data."""
+"""`evaluate --lists`: evaluate the lists of another system with the split of a run or of data."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class OtherSystem:
             if value is not None and value is not False:
                 raise ItemfoldError(
                     f"'--{name.replace('_', '-')}' has no effect on a run, which is evaluated on "
-                    "its own split; it is for --lists with DATA"
+                    "its own split; use it for --lists with DATA"
                 )
 
     def evaluated(

@@ -11,7 +11,7 @@ from itemfold.errors import ItemfoldError
 
 
 def parse_list(name: str, text: str) -> list[str]:
-    """The parts between commas; quotes protect commas inside a part, as in a CSV file.
+    """The parts between commas; a part in quotes may contain commas, as in a CSV file.
 
     >>> parse_list("history", '1, "it,em""1",b')
     ['1', 'it,em"1', 'b']

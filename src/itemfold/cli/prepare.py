@@ -1,4 +1,4 @@
-"""The command `prepare`, which turns files of any size into a folder of mapped arrays."""
+"""The command `prepare`, which converts files of any size to a folder of mapped arrays."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def prepare_command(
         int | None, typer.Option(help="Number of threads. Default: all CPUs.")
     ] = None,
 ) -> None:
-    """Turn files larger than memory into a folder that all other commands take as DATA.
+    """Convert files larger than memory to a folder that all other commands accept as DATA.
 
     After an interruption, even by kill -9, the same command continues.
 

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from itemfold.serving.recommender import Recommender
 
 QUOTING = "ids or titles, those with commas as '1,\"a,b\"'"
-JSON_REASONS = 5  # that are listed per item; the sum of the others is in "others"
+JSON_REASONS = 5  # listed per item; "others" has the sum of the rest
 
 
 @dataclass(frozen=True)
 class AudienceOptions:
-    """Who gets recommendations: a known user, a history, or all users."""
+    """Options for the users: a known user, a history, or all users."""
 
     panel: ClassVar = "Users"
 
@@ -50,14 +50,14 @@ class AudienceOptions:
     dislike: Annotated[
         str | None,
         typer.Option(
-            help="Items that the user dislikes, such as 1196: they are left out, and similar items "
+            help="Items that the user dislikes, such as 1196: they are excluded, and similar items "
             f"score lower; {QUOTING}."
         ),
     ] = None
     all_users: Annotated[bool, typer.Option("--all", help="All users; needs --out.")] = False
 
     def check(self) -> None:
-        """Reject none or several of them."""
+        """Raise unless exactly one of them is given."""
         if (self.user is not None) + (self.history is not None) + self.all_users != 1:
             raise ItemfoldError("give one of --user, --history and --all")
         for name, value in (("--dislike", self.dislike), ("--weights", self.weights)):
@@ -75,7 +75,7 @@ class AudienceOptions:
 
 @dataclass(frozen=True)
 class FilterOptions:
-    """Which items may be recommended."""
+    """Filters of the recommended items."""
 
     panel: ClassVar = "Items"
 
@@ -87,7 +87,7 @@ class FilterOptions:
         str | None, typer.Option(help=f"Allow only these items, such as 1,260; {QUOTING}.")
     ] = None
     without: Annotated[
-        str | None, typer.Option(help=f"Leave these items out, such as 1,260; {QUOTING}.")
+        str | None, typer.Option(help=f"Exclude these items, such as 1,260; {QUOTING}.")
     ] = None
     genre: Annotated[
         str | None, typer.Option(help="Allow only items of these genres, such as War,Drama.")
@@ -106,7 +106,7 @@ class FilterOptions:
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """Where the list goes and what it shows."""
+    """Options for the output."""
 
     panel: ClassVar = "Output"
 
@@ -241,7 +241,7 @@ def recommend_command(
 
 
 def named_items(option: str, text: str | None, lookup: ItemLookup) -> list[Any] | None:
-    """The ids of a list of ids and titles; a text that is one of them as a whole is not split."""
+    """The ids of a list of ids and titles; a text that is itself an id or title is not split."""
     if text is None:
         return None
     is_one = lookup.recommender.items.ids.index([text])[0] >= 0 or lookup.is_title(text)
@@ -272,7 +272,7 @@ def _recommend_all(
         )
         line = f"{done.users:,} users, up to {output.k} items each, in {done.parts:,} parts"
         line += f" of shard {index}/{count}" if count > 1 else ""
-        line += f", {done.skipped:,} of them complete before" if done.skipped else ""
+        line += f", {done.skipped:,} of them already complete" if done.skipped else ""
         unknown += done.unknown
     else:
 

@@ -1,4 +1,4 @@
-"""The command `reproduce`, which runs the suites behind the tables of results."""
+"""The command `reproduce`, which runs the suites of the tables of results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from itemfold.errors import ItemfoldError
 
 @dataclass(frozen=True)
 class SelectionOptions:
-    """Which part of a suite is run."""
+    """Options that select a part of a suite."""
 
     panel: ClassVar = "Selection"
 
@@ -32,7 +32,7 @@ class SelectionOptions:
 
 @dataclass(frozen=True)
 class StorageOptions:
-    """Where data is read and results are written."""
+    """Options for the data and the results."""
 
     panel: ClassVar = "Files"
 
@@ -70,7 +70,7 @@ def reproduce_command(
     format_: options.Format = "table",
     plot: options.Plot = None,
 ) -> None:
-    """Run a suite: rows × data sets × seeds. Call it again to continue; finished runs are skipped.
+    """Run a suite: rows × data sets × seeds. Run it again to continue; finished runs are skipped.
 
     A figure that was stored before, in --results or in --against, is printed beside the new one.
 

@@ -22,7 +22,7 @@ API_KEY = "ITEMFOLD_API_KEY"
 
 @dataclass(frozen=True)
 class AccessOptions:
-    """Who may use the service, and how."""
+    """Options for access control."""
 
     panel: ClassVar = "Access"
 
@@ -30,8 +30,8 @@ class AccessOptions:
         list[str] | None,
         typer.Option(
             envvar=API_KEY,
-            help="A key that requests must send; may be repeated. Set the variable: other users of "
-            "the machine can see the option.",
+            help="A key that requests must send; may be repeated. Prefer the variable: other users "
+            "of the machine can see the option.",
         ),
     ] = None
     api_key_file: Annotated[
@@ -64,7 +64,7 @@ class AccessOptions:
 
 @dataclass(frozen=True)
 class FeedbackOptions:
-    """Where feedback is stored, and for how long."""
+    """Options for feedback."""
 
     panel: ClassVar = "Feedback"
 
@@ -110,9 +110,7 @@ def serve_command(
     ] = None,
     metrics_port: Annotated[
         int | None,
-        typer.Option(
-            help="Port for metrics alone, without a key. Default: they are at /metrics of --port."
-        ),
+        typer.Option(help="Separate port for metrics, without a key. Default: /metrics of --port."),
     ] = None,
     limit: Annotated[
         list[str] | None,
@@ -181,7 +179,7 @@ def serve_command(
 
 
 def parse_shares(text: str | None) -> dict[str, float]:
-    """The share of each run.
+    """The share of the users of each run.
 
     >>> parse_shares("a=90,b=10")
     {'a': 90.0, 'b': 10.0}

@@ -1,4 +1,4 @@
-"""The command `train`: its options become one configuration, which is run."""
+"""The command `train`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REPEATED, OUTPUT = "Several runs", "Output"
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Where a run is stored and what it continues."""
+    """Options of the run: its folder, what it resumes or repeats, and its output."""
 
     out: Annotated[
         Path | None,
@@ -49,22 +49,22 @@ class RunOptions:
     folds: Annotated[
         int | None,
         typer.Option(
-            help="The same with folds: every user or interaction is tested once; in a file with "
-            "timestamps, successive time windows.",
+            help="Train and test on this many folds, which test every user or interaction once; "
+            "for a file with timestamps, on successive time windows.",
             rich_help_panel=REPEATED,
         ),
     ] = None
     final: Annotated[
         Path | None,
         typer.Option(
-            help="A finished run folder: retrain its model on all data before deploying it.",
+            help="A finished run folder, whose model is retrained on all data for deployment.",
             rich_help_panel=CONFIGURATION,
         ),
     ] = None
     metrics: Annotated[
         str | None,
         typer.Option(
-            help="Metrics that the summary shows, such as ndcg@20,mrr@20,gini@20. Default: ndcg, "
+            help="Metrics to print, such as ndcg@20,mrr@20,gini@20. Default: ndcg, "
             "recall, hit, coverage and novelty. All are stored.",
             rich_help_panel=OUTPUT,
         ),
@@ -74,15 +74,15 @@ class RunOptions:
         typer.Option(
             "--details",
             help="Also print all metrics, users by activity, the parts of a hybrid and the "
-            "chosen settings.",
+            "selected settings.",
             rich_help_panel=OUTPUT,
         ),
     ] = False
     track: Annotated[
         list[str] | None,
         typer.Option(
-            help="Also write settings, curves and metrics to mlflow or tensorboard when the run is "
-            "finished; may be repeated.",
+            help="At the end, also write settings, curves and metrics to mlflow or tensorboard; "
+            "may be repeated.",
             rich_help_panel=OUTPUT,
         ),
     ] = None
@@ -92,8 +92,8 @@ class RunOptions:
 def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     """Train a model, select its settings on validation data, and evaluate it once on test data.
 
-    DATA is enough: columns, split and model have defaults, which are printed. Several processes
-    train one model together: torchrun --nproc-per-node N -m itemfold train plays.csv.
+    Only DATA is required; the defaults for columns, split and model are printed. To train one model
+    with several processes: torchrun --nproc-per-node N -m itemfold train plays.csv.
 
     Example: itemfold train plays.csv --titles films.csv --budget 60s --out r
     """
@@ -116,11 +116,11 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     if run.seeds is not None or run.folds is not None:
         _train_repeatedly(base, settings, source, folder, run, shown)
         return
-    said: list[str] = []  # before training
+    printed: list[str] = []  # notes printed before training
 
     def report(note: str) -> None:
         print_note(note)
-        said.append(note)
+        printed.append(note)
 
     with report_interrupt(lambda: _how_to_resume(folder)):
         request = Request.from_options(base, settings, source)
@@ -131,21 +131,21 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
         return
     if run.final is not None and (note := change_of_data(run.final, trained)):
         print_note(note)
-    _print_results(trained, shown, said, run.details)
+    _print_results(trained, shown, printed, run.details)
     print_line(f"run folder: {folder}")
-    for line in _what_next(trained, quote(str(folder))):
+    for line in _next_commands(trained, quote(str(folder))):
         print_line(line)
     for name in run.track or ():
         print_line(f"{name}: {trained.track(name, folder)}")
     if not trained.metrics.get("complete", True):
-        print_note(f"stopped at the best so far; {_how_to_resume(folder)}")
+        print_note(f"stopped at the best epoch so far; {_how_to_resume(folder)}")
         raise typer.Exit(128 + signal.SIGINT)
 
 
 def _print_results(
-    trained: Run, shown: list[str] | None, said: list[str], with_details: bool
+    trained: Run, shown: list[str] | None, printed: list[str], with_details: bool
 ) -> None:
-    """The answer, one list, and the notes that were not printed before training."""
+    """Print the summary, one list, and the notes that were not printed before training."""
     from itemfold.cli.tables.details import chosen, details
     from itemfold.cli.tables.summary import example_list, how_trained, summary
 
@@ -153,7 +153,7 @@ def _print_results(
     if ranks.size() == 1:  # several processes score together
         console.print(example_list(trained))
     for note in trained.notes:
-        if not any(note in line for line in said):
+        if not any(note in line for line in printed):
             console.print(Text(f"note: {note}", "dim"))
     if with_details:
         console.print(details(trained))
@@ -170,7 +170,7 @@ def _train_repeatedly(
     run: RunOptions,
     shown: list[str] | None,
 ) -> None:
-    """Train with several seeds or on several folds; print means and deviations."""
+    """Train with several seeds or folds, and print means and deviations."""
     from itemfold.cli.tables.repeats import check_repeats, repeated_table, repeated_verdict
     from itemfold.experiments.repeats import repeat
 
@@ -185,8 +185,8 @@ def _train_repeatedly(
         print_line(f"runs and summary.json: {folder}")
 
 
-def _what_next(trained: Run, folder: str) -> list[str]:
-    """The commands that most people type after training."""
+def _next_commands(trained: Run, folder: str) -> list[str]:
+    """Lines with the commands that usually follow training."""
     lines = []
     if trained.metrics["test"]:
         lines.append(f"all metrics, plots and settings: {program()} report {folder}")
@@ -205,19 +205,19 @@ def _how_to_resume(folder: Path) -> str:
 
 
 def _settings_before_options(experiment: ExperimentOptions, run: RunOptions) -> tuple[Config, str]:
-    """The settings of a file, a table's row, a finished run or the run to resume, and which."""
+    """The settings of a file, a table row or a run, and the name of their source."""
     from itemfold.experiments.stored import final_config, stored_config
 
     configuration = experiment.configuration
     if run.final is not None:
         if configuration.config is not None or configuration.like is not None:
             raise ItemfoldError(
-                "'--config', '--like' and '--final' each give all settings: choose one"
+                "'--config', '--like' and '--final' each give all settings: use only one"
             )
         split = experiment.split
         return final_config(run.final, experiment.data, split.split, split.protocol), "--final"
     if run.resume and experiment.is_only_flags:
         if run.out is None:
-            raise ItemfoldError("'--resume' needs the run folder: give --out")
+            raise ItemfoldError("'--resume' needs the run folder: name it with --out")
         return stored_config(run.out), "given"
     return experiment.base(), "file" if configuration.like is None else "row of a table"

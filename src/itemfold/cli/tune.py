@@ -1,4 +1,4 @@
-"""The command `tune`: its options become one configuration, from which a search begins."""
+"""The command `tune`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEARCH = "Search"
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """What is searched, for how long, and where trials are stored."""
+    """Options of the search: space, length and folder."""
 
     search: Annotated[
         list[str] | None,
@@ -32,8 +32,8 @@ class SearchOptions:
     trials: Annotated[
         int | None,
         typer.Option(
-            help="Total number of trials, those of earlier calls included. Default: 20; with "
-            "--resume, the number asked for before.",
+            help="Total number of trials, including those of earlier calls. Default: 20; with "
+            "--resume, the earlier number.",
             rich_help_panel=SEARCH,
         ),
     ] = None

@@ -16,7 +16,7 @@ from itemfold.experiments.build import data_and_split, make_data, run_config
 from itemfold.files import check_folder, write_text
 from itemfold.settings.resolve import Request, resolve
 from itemfold.settings.schema import Config
-from itemfold.training.interrupt import unless_stopped
+from itemfold.training.interrupt import raise_if_stopped
 from itemfold.training.run import Run
 
 BY_TIME = ("time", "rolling")
@@ -104,7 +104,7 @@ def repeat(
             own.setdefault(section, {}).update(values)
         request = Request.from_options(base, own, source)
         run = run_config(request, folder / name, data=data, resume=resume, progress=True)
-        runs[name] = unless_stopped(run)
+        runs[name] = raise_if_stopped(run)
         if not run.metrics["test"]:
             raise ItemfoldError(f"'--{kind}' needs a test part, and this split has none")
     found = Repeats(kind, runs)

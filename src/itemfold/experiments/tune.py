@@ -47,7 +47,7 @@ from itemfold.settings.resolve import resolve
 from itemfold.settings.schema import Config
 from itemfold.settings.toml_file import dump_config, flat
 from itemfold.training.fit import fit_and_test
-from itemfold.training.interrupt import unless_stopped
+from itemfold.training.interrupt import raise_if_stopped
 from itemfold.training.run import Run
 from itemfold.validation import positive_integers
 
@@ -172,7 +172,7 @@ def _next_trial(search: _Search, done: Sequence[Trial], known: Mapping[str, Tria
     config, started = without_refit(search.config_of(trial)), time.perf_counter()
     try:
         run = _train(search, config, search.folder / "running" / str(number))
-        found = unless_stopped(run).metrics
+        found = raise_if_stopped(run).metrics
         value, seconds = found["valid"][search.metric], found["seconds"]["train"]
         return Trial(number, settings, value, found["best_epoch"], found["epochs"], seconds)
     except ItemfoldError as error:

@@ -1,13 +1,13 @@
-"""Hybrid: a graph neural network, a prior by popularity and a linear item–item model, summed.
+"""Hybrid: the sum of a graph neural network, a popularity prior and a linear item–item model.
 
-For a user u with history H, every part is divided by its standard deviation over the catalogue:
+For a user u with history H, each part is divided by its standard deviation over the catalogue:
 
     score(u, i) = w · û·ê_i |e_i|^norm / σ  +  prior · log popularity(i)  +  w' · Σ_{h∈H} W_hi / σ'
 
 The network is trained on cosines with negatives drawn by popularity, so it learns how much more a
-user likes an item than everybody does; the prior adds what everybody likes, or has liked recently.
-The linear part knows which items go together. `prior` and the weights w are chosen on validation.
-Any other model can be a further part, with a weight of its own.
+user likes an item than everybody does. The prior adds what everybody likes, or has liked recently.
+The linear part knows which items go together. `prior` and the weights w are selected on validation.
+Any other model can be added as a part with its own weight.
 """
 
 from __future__ import annotations
@@ -41,32 +41,33 @@ from itemfold.models.popularity import log_popularity
 from itemfold.validation import at_least_zero
 
 TYPICAL_PRIOR, TYPICAL_WEIGHT = 0.4, 1.5  # of a network on cosines and of the linear part
-AT_ONCE = 2**21  # scores whose differences from the mean are held; `std` takes ten times as long
+BLOCK_SCORES = 2**21  # scores centred at a time; `Tensor.std` takes ten times as long
 
 
 class Hybrid(Model):
-    """A message-passing network and a linear item–item model, summed; the default.
+    """The sum of a message-passing network, popularity and a linear item–item model; the default.
 
-    A part is given as a model, by its name, or as a table of its settings. Settings left open, such
-    as `l2` of `RLAE`, are chosen on validation; `dim` of a network that is not given as a model
+    Pass a part as a model, as its name, or as a table of its settings. Settings left open, such as
+    `l2` of `RLAE`, are selected on validation; `dim` of a network that is not passed as a model
     depends on the device. A score is a sum over the history, the user's own vector and the item's
-    popularity, so that explanations are exact if those of all parts are.
+    popularity, so explanations are exact if those of all parts are.
 
     Args:
-        gnn: The network, a model with vectors that can fold in unseen users; None: none.
-        linear: The linear model, or any other closed form; None: none.
-        others: Further models, each weighted on validation. Default: ItemKNN, if a later period
-            validates, and only if it is a gain there: short histories of new users favour it.
+        gnn: The network, a model with vectors that can fold in unseen users; None: no network.
+        linear: The linear model, or any other closed form; None: no linear part.
+        others: Additional models, each weighted on validation. Default: ItemKNN, if the validation
+            part is a later period and ItemKNN improves it; it suits new users with short histories.
         norm: Exponent of the length of an item's vector; 0 is the cosine, 1 the inner product.
-        blend: Rows of (least length of a history, weight of popularity, weight of recent
-            popularity, weight of each part); the last row that applies to a user is used. Default:
-            chosen on validation.
+        blend: Rows of (minimum history length, weight of popularity, weight of recent popularity,
+            weight of each part); the last row that applies to a user is used. Default: selected on
+            validation.
         new_blend: The same for users who are not in the training data; default: as `blend`, or
-            chosen on validation if it has such users besides known ones.
-        popularity_half_life: Age at which an interaction counts half in recent popularity, such as
-            "12h" or "30d", or "never". Default: chosen on validation if the data has times.
-        half_life: Age at which an interaction counts half in the linear part, in messages and in
-            histories, or "never". Default: chosen on validation if the data has times.
+            selected on validation if it has both new and known users.
+        popularity_half_life: Age at which the weight of an interaction in recent popularity has
+            halved, such as "12h" or "30d", or "never". Default: selected on validation if the data
+            has times.
+        half_life: The same for the linear part, the messages and the histories, or "never".
+            Default: selected on validation if the data has times.
         **old: Settings of the parts under their names of release 0.2, such as `linear_l2`.
 
     Raises:
@@ -177,7 +178,7 @@ class Hybrid(Model):
         self.weighs = tuple(dict.fromkeys(uses))
         self._scaled: tuple[Tensor, Tensor] | None = None
         if self.gnn is not None:
-            self.gnn.recomputed = True  # its final vectors are not stored, but computed on loading
+            self.gnn.recomputed = True  # final vectors are computed on loading instead of stored
             for name, vectors in list(self.gnn.named_buffers(recurse=False)):
                 delattr(self.gnn, name)
                 self.gnn.store(name, vectors)
@@ -189,7 +190,7 @@ class Hybrid(Model):
 
     @property
     def network(self) -> Model:
-        """The network, or else the first part; a hybrid without parts is its own."""
+        """The network, or else the first part, or else the hybrid itself."""
         return next(iter(self.parts), self)
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
@@ -202,9 +203,9 @@ class Hybrid(Model):
         self.count(train)
 
     def count(self, train: sp.csr_array, recent: sp.csr_array | None = None) -> None:
-        """Store the number of users and items, and the popularity of the items, by weight.
+        """Store the number of users and items, and the popularity of the items.
 
-        ``recent`` are the same interactions with the weights of `popularity_half_life`.
+        ``recent`` has the same interactions, weighted by `popularity_half_life`.
         """
         self.n_users, self.n_items = train.shape
         popularity, _ = log_popularity(train, self.device)
@@ -213,7 +214,7 @@ class Hybrid(Model):
             self.store("recent_popularity", log_popularity(recent, self.device)[0])
 
     def restore(self, train: sp.csr_array) -> None:
-        """Compute the final vectors again, which are not stored."""
+        """Recompute the final vectors, which are not stored."""
         for part in self.parts:
             if part is not self.gnn:
                 part.restore(train)
@@ -222,13 +223,13 @@ class Hybrid(Model):
 
     @torch.no_grad()
     def cache_embeddings(self, graph: Graph) -> None:
-        """Message passing over the whole graph."""
+        """Compute the network's vectors by message passing over the whole graph."""
         if self.gnn is not None:
             self.gnn.cache_embeddings(graph)
 
     @property
     def table(self) -> Tensor:
-        """Item vectors of length |e|^norm, ``[items, d]``; scaled once for each training state."""
+        """Item vectors of length |e|^norm, ``[items, d]``; cached until the vectors change."""
         assert self.gnn is not None
         if self._scaled is None or self._scaled[0] is not self.gnn.item_vectors:
             vectors = self.gnn.item_vectors
@@ -249,7 +250,7 @@ class Hybrid(Model):
     def part_scores(
         self, history: sp.csr_array, users: npt.NDArray[np.int64]
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Scores of each part, ``[B, items]``, and their deviations, ``[B, 1]``."""
+        """Scores of each part, ``[B, items]``, and their standard deviations, ``[B, 1]``."""
         for part in self.parts:
             if part is self.gnn:
                 scores = self.gnn.vectors_of(history, users) @ self.table.T
@@ -268,18 +269,18 @@ class Hybrid(Model):
         """The sum of the parts and the prior, and the deviation of each part, ``[B, 1]``."""
         prior, recent, *weights = self.blend_of(history, users)
         total: Tensor | None = None
-        spreads = []
-        for weight, (scores, spread) in zip(weights, self.part_scores(history, users), strict=True):
-            spreads.append(spread)
+        stds = []
+        for weight, (scores, std) in zip(weights, self.part_scores(history, users), strict=True):
+            stds.append(std)
             if total is None:
-                total = scores.mul_(weight / spread).addcmul_(prior, self.popularity)
+                total = scores.mul_(weight / std).addcmul_(prior, self.popularity)
             else:
-                total.addcmul_(weight / spread, scores)
+                total.addcmul_(weight / std, scores)
         if total is None:
             total = prior * self.popularity
         if bool(recent.any()):
             total.addcmul_(recent, self.recent_popularity)
-        return total, spreads
+        return total, stds
 
     def blend_of(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> list[Tensor]:
         """Weights of popularity, recent popularity and the parts for each user, ``[B, 1]`` each."""
@@ -292,31 +293,31 @@ class Hybrid(Model):
         return list(torch.split(torch.from_numpy(out).to(self.popularity.device), 1, dim=1))
 
     def typical_blend(self) -> Rows:
-        """The blend where there is no validation data to choose one on."""
+        """The blend to use without validation data."""
         kinds = {id(self.gnn): "network", id(self.linear): "linear"}
         prior, weights = typical_weights([kinds.get(id(part), "other") for part in self.parts])
         return ((0.0, prior, 0.0, *weights),)
 
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
-        """Shares of all parts; the rest is popularity and, if there is one, the user's vector."""
+        """Contributions of history items; the rest is popularity and the user's vector."""
         return self.scores_and_explainer(history, user)[1](items)
 
     @torch.no_grad()
     def scores_and_explainer(self, history: sp.csr_array, user: int) -> tuple[Tensor, Explainer]:
-        """Scores for one user, and a function that keeps the deviations of the parts."""
+        """Scores for one user, and a function that explains them with the same deviations."""
         row = np.array([user], dtype=np.int64)
-        scores, spreads = self._scores_and_deviations(history, row)
-        return scores, partial(self._shares, history, user, spreads)
+        scores, stds = self._scores_and_deviations(history, row)
+        return scores, partial(self._shares, history, user, stds)
 
     @torch.no_grad()
     def _shares(
-        self, history: sp.csr_array, user: int, spreads: list[Tensor], items: Tensor
+        self, history: sp.csr_array, user: int, stds: list[Tensor], items: Tensor
     ) -> Tensor:
-        """Shares of all parts, each divided by the deviation of its part."""
+        """Contributions of the history through all parts, each divided by the part's deviation."""
         _, _, *weights = self.blend_of(history, np.array([user]))
         total = torch.zeros(len(items), history.nnz, device=self.popularity.device)
-        for part, weight, spread in zip(self.parts, weights, spreads, strict=True):
-            scale = weight / spread
+        for part, weight, std in zip(self.parts, weights, stds, strict=True):
+            scale = weight / std
             if part is self.gnn:
                 length = self.gnn.item_vectors[items].norm(dim=1).clamp(min=1e-12)
                 scale = scale[0] * (self.table[items].norm(dim=1) / length).unsqueeze(1)
@@ -324,7 +325,7 @@ class Hybrid(Model):
         return total
 
     def popularity_part(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
-        """prior · log popularity, of all times and recently."""
+        """prior · log popularity, all-time and recent."""
         prior, recent, *_ = self.blend_of(history, np.array([user]))
         out = self.popularity[items] * prior[0]
         if bool(recent.any()):
@@ -347,7 +348,7 @@ class Hybrid(Model):
 
 
 def typical_weights(parts: Sequence[str]) -> tuple[float, tuple[float, ...]]:
-    """Weights of popularity and of each part where no validation data can choose them."""
+    """Weights of popularity and of each part without validation data."""
     if "network" not in parts:
         return 0.0 if parts else TYPICAL_PRIOR, tuple(
             float(place == 0) for place in range(len(parts))
@@ -364,7 +365,7 @@ def scaled_items(vectors: Tensor, norm: float) -> Tensor:
 
 
 def liked_items(history: sp.csr_array) -> npt.NDArray[np.int64]:
-    """How many items of each history are not dislikes, ``[B]``."""
+    """Number of items in each history without dislikes, ``[B]``."""
     length: npt.NDArray[np.int64] = np.diff(history.indptr).astype(np.int64)
     disliked = history.data < 0
     if disliked.any():
@@ -375,7 +376,7 @@ def liked_items(history: sp.csr_array) -> npt.NDArray[np.int64]:
 def deviation(scores: Tensor) -> Tensor:
     """Standard deviation over the catalogue, ``[B, items] → [B, 1]``."""
     mean = scores.mean(1, keepdim=True)
-    length, size = torch.empty_like(mean), max(AT_ONCE // scores.shape[1], 1)
+    length, size = torch.empty_like(mean), max(BLOCK_SCORES // scores.shape[1], 1)
     for rows in (slice(at, at + size) for at in range(0, len(scores), size)):
         length[rows] = torch.linalg.vector_norm(scores[rows] - mean[rows], dim=1, keepdim=True)
     return length.div_(scores.shape[1] ** 0.5).clamp_(min=1e-12)

@@ -18,7 +18,7 @@ Rows = tuple[tuple[float, ...], ...]  # of a blend
 
 
 def make_part(what: str, value: PartSettings, default: str) -> tuple[Model | None, PartSettings]:
-    """A part, and how it is recorded; `left_open` of a network given by name stays open."""
+    """A part of a hybrid, and its record; `left_open` settings of a network by name stay None."""
     from itemfold.models import MODELS
 
     if value is None or value == "none":
@@ -35,12 +35,14 @@ def make_part(what: str, value: PartSettings, default: str) -> tuple[Model | Non
         return kind(), value
     part = renewed(kind(**check_settings(kind, name, kind.current_settings(given))))
     is_open = {*part.left_open} if what == "gnn" and isinstance(part, EmbeddingModel) else set()
-    is_open -= {"start"} if {"dim", "pooling"} <= {*given} else set()  # stored by 0.2: random
+    is_open -= (
+        {"start"} if {"dim", "pooling"} <= {*given} else set()
+    )  # stored by release 0.2, which started at random
     return part, {"name": name, **part.record(), **dict.fromkeys(is_open - {*given})}
 
 
 def renewed(part: Model, **settings: Any) -> Model:
-    """A new model for a part of a hybrid, with some settings changed."""
+    """A new model with the settings of a part, some of them changed."""
     new = type(part)(**{**part.settings, **settings})
     if isinstance(new, RLAE):
         new.compact = True
@@ -48,7 +50,7 @@ def renewed(part: Model, **settings: Any) -> Model:
 
 
 def is_network(kind: type[Model]) -> bool:
-    """Whether a model can be the network: vectors that descent trains, also of unseen users."""
+    """Whether a model can be the network: trained vectors, and fold-in of unseen users."""
     trained = kind.kind is not Kind.CLOSED_FORM
     return issubclass(kind, EmbeddingModel) and kind.inductive and trained
 
@@ -68,7 +70,7 @@ def shown_part(value: Any) -> str:
 
 
 def check_half_life(name: str, value: Any) -> None:
-    """Reject what is neither a duration, nor "never", nor None."""
+    """Raise unless a value is a duration, "never" or None."""
     if not fades(value):
         return
     try:
@@ -80,9 +82,9 @@ def check_half_life(name: str, value: Any) -> None:
 
 
 def check_blend(name: str, blend: Any, parts: int) -> Rows | None:
-    """Rows of 3 + ``parts`` numbers that begin with a history of length 0, or None.
+    """Checked rows of 3 + ``parts`` numbers, or None; the first row has history length 0.
 
-    Rows of release 0.2 have no recent popularity and no weight of the first part, which was 1.
+    Rows of release 0.2 lack recent popularity and the weight of the first part, which was 1.
     """
     if blend is None:
         return None
@@ -96,8 +98,8 @@ def check_blend(name: str, blend: Any, parts: int) -> Rows | None:
     starts = [row[0] for row in rows] if valid else []
     if not valid or starts != sorted({0.0, *starts}):
         raise ItemfoldError(
-            f"'{name}' must be rows of (least length of a history, weight of popularity, weight of "
-            f"recent popularity, weight of each part: {parts} here) that begin with length 0, "
+            f"'{name}' must be rows of (minimum history length, weight of popularity, weight of "
+            f"recent popularity, weight of each of {parts} parts) that begin with length 0, "
             f"got {blend!r}"
         )
     return tuple(tuple(float(value) for value in row) for row in rows)

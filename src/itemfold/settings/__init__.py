@@ -1,1 +1,1 @@
-"""Settings: what can be set, how a request is resolved, and how one table overrides another."""
+"""Settings: the schema, the resolution of a request, and overrides."""

@@ -9,17 +9,20 @@ from itemfold.settings.toml_file import flat
 
 
 def changes(before: Config, now: Config) -> list[str]:
-    """The settings in which two comparable configurations differ, such as "train.lr".
+    """The paths of the settings in which two comparable configurations differ.
 
-    If only one of them has a setting, the other is assumed to have its default: settings that are
-    added to a component later leave older results valid.
+    A setting that only one of them has is compared with its default, so older results stay valid
+    when a component gets a new setting.
+
+    Returns:
+        Paths such as "train.lr".
     """
     names = {section: {"name": now[section]["name"]} for section in TABLES}
     base = resolve({**names, "split": {"strategy": now["split"]["strategy"]}}).comparable()
     before, out = current_config(before), []
     for section in SECTIONS:
         values = dict(before.get(section, {}))
-        for key, value in values.items():  # a model within that was stored by its name alone
+        for key, value in values.items():  # a nested model may be stored as its name only
             if isinstance(value, str) and isinstance(now[section].get(key), dict):
                 values[key] = {"name": value}
         one, two, default = (flat({section: v}) for v in (values, now[section], base[section]))

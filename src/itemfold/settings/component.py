@@ -1,4 +1,4 @@
-"""How to make a model, a loss or a sampler: its class or function, and complete settings."""
+"""Components: models, losses and samplers as a class or function with complete settings."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ TABLES: Tables = {"model": MODELS, "loss": LOSSES, "negatives": NEGATIVES}
 
 @dataclass(frozen=True)
 class Component:
-    """How to make a model, a loss or a sampler: its class or function and complete settings."""
+    """A class or function with complete settings, from which `make` creates instances."""
 
     kind: Callable[..., Any]
     name: str
     values: Mapping[str, Any]
-    template: Model | None = None  # a model that was given in Python, with weights of its own
+    template: Model | None = None  # a model passed in Python, with its own weights
 
     def make(self) -> Any:
-        """A new component."""
+        """A new instance: a model, a sampler, or a loss with its settings bound."""
         if self.template is not None:
             return copy.deepcopy(self.template)
         if not isinstance(self.kind, type):  # a loss
@@ -36,7 +36,7 @@ class Component:
         return self.kind(**{name: copy.deepcopy(value) for name, value in self.values.items()})
 
     def choose(self, chosen: Mapping[str, Any]) -> Component:
-        """The component with other settings; those of a model within are given as a table."""
+        """The component with other settings; those of a nested model are a table."""
         values = dict(self.values)
         for name, value in chosen.items():
             within = values.get(name)
@@ -55,9 +55,11 @@ class Component:
 
 
 def component_of(section: str, part: Any) -> Component:
-    """The component of an object that was given in Python."""
+    """The component of an object passed in Python."""
     if section == "model":
-        template = part.fresh() if "n_items" in vars(part) else part  # trained before: start anew
+        template = (
+            part.fresh() if "n_items" in vars(part) else part
+        )  # already trained: start from scratch
         return Component(type(part), name_of(MODELS, type(part)), template.settings, template)
     if section == "loss":
         function, bound = unbind(part)
@@ -67,7 +69,7 @@ def component_of(section: str, part: Any) -> Component:
 
 
 def component_from(section: str, given: Mapping[str, Any], tables: Tables) -> Component:
-    """The component that a section of a configuration describes, with every default."""
+    """The component of a section of a configuration, with all defaults."""
     settings = dict(given)
     name = settings.pop("name")
     if section != "model" and name == "none":  # closed forms and models with their own objective

@@ -1,4 +1,4 @@
-"""Changes to a configuration: options, ``key=value`` texts, another component."""
+"""Overrides of a configuration: options, ``key=value`` texts, other components."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from itemfold.errors import ItemfoldError
 from itemfold.models import MODELS
 from itemfold.models.base import Kind
 from itemfold.settings.component import TABLES
-from itemfold.settings.resolve import OF_CLOSED_FORMS, model_class, protocol_of, with_names
+from itemfold.settings.resolve import CLOSED_FORM_SETTINGS, model_class, protocol_of, with_names
 from itemfold.settings.schema import PROTOCOL, PROTOCOL_OF, SECTIONS, SPLIT_OF, Config, TrainConfig
 from itemfold.settings.toml_file import put
 from itemfold.validation import lookup, one_of, schema
 
 
 def keys(config: Config, section: str) -> list[str]:
-    """The settings of a section, given the components of the configuration.
+    """The keys of a section, given the components of the configuration.
 
-    Those of a model within a model have its place before them, such as gnn.dim.
+    Keys of a nested model have a prefix, such as gnn.dim.
     """
     if section == "train":
         return list(schema(TrainConfig))
@@ -35,13 +35,13 @@ def keys(config: Config, section: str) -> list[str]:
     if name == "none":
         return ["name"]
     kind = lookup(TABLES[section], section, name)
-    within = _within(kind, full[section]) if section == "model" else {}
+    within = _nested_models(kind, full[section]) if section == "model" else {}
     nested = [f"{part}.{key}" for part, model in within.items() for key in ("name", *schema(model))]
     return ["name", *schema(kind), *nested]
 
 
-def _within(kind: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, type[Any]]:
-    """The classes of the models within a model, by the names of their settings."""
+def _nested_models(kind: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, type[Any]]:
+    """The classes of the nested models of a model, by the setting that holds each."""
     out = {}
     for part, default in schema(kind).items():
         if isinstance(default, str) and default in MODELS:
@@ -53,7 +53,7 @@ def _within(kind: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, typ
 
 
 def owner(config: Config, path: str) -> tuple[Callable[..., Any], str]:
-    """The component that a setting belongs to, and its name there.
+    """The component that a setting belongs to, and the name of the setting there.
 
     >>> kind, name = owner({}, "model.gnn.dim")
     >>> kind.__name__, name
@@ -65,7 +65,7 @@ def owner(config: Config, path: str) -> tuple[Callable[..., Any], str]:
     full = with_names(config)[section]
     kind: Callable[..., Any] = lookup(TABLES[section], section, full["name"])
     part, dot, rest = name.partition(".")
-    return (_within(kind, full)[part], rest) if dot else (kind, name)
+    return (_nested_models(kind, full)[part], rest) if dot else (kind, name)
 
 
 def assign(config: Config, text: str) -> str:
@@ -80,7 +80,7 @@ def assign(config: Config, text: str) -> str:
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not key or not value or len(text.splitlines()) > 1:
         raise ItemfoldError(f"'--set' must look like model.dim=64, got {text!r}")
-    section, name = _place(config, key)
+    section, name = _locate(config, key)
     if section == "model" and name in (moved := model_class(config).moved):
         model_class(config).current_settings({name: None})  # warns
         name = moved[name]
@@ -88,8 +88,8 @@ def assign(config: Config, text: str) -> str:
     return f"{section}.{name}"
 
 
-def _place(config: Config, key: str) -> tuple[str, str]:
-    """Section and name of a key that may be written without its section or its part."""
+def _locate(config: Config, key: str) -> tuple[str, str]:
+    """Section and name of a key that may be written without its section or part."""
     known, moved = {name: keys(config, name) for name in SECTIONS}, model_class(config).moved
     section, dot, rest = key.partition(".")
     if dot and section in known:
@@ -100,7 +100,7 @@ def _place(config: Config, key: str) -> tuple[str, str]:
         )
     places = [(name, key) for name, choices in known.items() if key in choices]
     if not places:
-        places = [(s, k) for s, choices in known.items() for k in choices if _ends(k, key)]
+        places = [(s, k) for s, choices in known.items() for k in choices if _ends_with_key(k, key)]
         places = places or [("model", key)] * (key in moved)
     if not places:
         listing = "; ".join(f"[{name}] {_listed(choices)}" for name, choices in known.items())
@@ -111,7 +111,7 @@ def _place(config: Config, key: str) -> tuple[str, str]:
     return places[0]
 
 
-def _ends(path: str, key: str) -> bool:
+def _ends_with_key(path: str, key: str) -> bool:
     return path.endswith(f".{key}") and not path.endswith(".name")
 
 
@@ -120,7 +120,7 @@ def _listed(choices: Sequence[str]) -> str:
 
 
 def parse_value(text: str) -> Any:
-    """A number, true or false, a list, or else text."""
+    """Parse a number, true or false, or a list; everything else is text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):  # also for numbers of thousands of digits
@@ -128,9 +128,9 @@ def parse_value(text: str) -> Any:
 
 
 def choose(config: Config, section: str, name: str) -> str:
-    """Choose a component by name; the settings of the previous component are dropped.
+    """Select a component by name; the settings of another component are dropped.
 
-    Returns a note if the model does not use it, as `shortcut` does.
+    Returns a note if the model does not use the component.
     """
     lookup(TABLES[section], section, name)
     if section != "model" and not model_class(config).kind.has_lists:
@@ -148,14 +148,14 @@ def choose_split(config: Config, protocol: str | None, strategy: str | None) -> 
     if strategy is not None:
         lookup(SPLITS, "split", strategy)
     elif stored == "all":
-        strategy = "all"  # the protocol only determines whether users have their own vectors
+        strategy = "all"  # the protocol only decides whether users have their own vectors
     if protocol is not None:
         one_of("protocol", protocol, ("transductive", "inductive"))
         if strategy is None and config.get("split") and protocol_of(config) == protocol:
             return
         strategy = _strategy_for(protocol, strategy)
         if strategy is None and PROTOCOL_OF.get(str(stored), protocol) != protocol:
-            config["split"] = {}  # the stored one is of the other protocol
+            config["split"] = {}  # the stored strategy belongs to the other protocol
     if strategy is None:
         return
     if stored not in (None, strategy):
@@ -166,9 +166,9 @@ def choose_split(config: Config, protocol: str | None, strategy: str | None) -> 
 
 
 def _strategy_for(protocol: str, strategy: str | None) -> str | None:
-    """The strategy, which must fit the protocol, or the protocol's default.
+    """The strategy, checked against the protocol, or the default of the protocol.
 
-    Known users have none: it depends on the data.
+    The transductive protocol has no default; it depends on the data.
     """
     if strategy is None:
         return None if protocol == PROTOCOL else SPLIT_OF[protocol]
@@ -181,9 +181,9 @@ def _strategy_for(protocol: str, strategy: str | None) -> str | None:
 
 
 def shortcut(config: Config, key: str, value: Any) -> str:
-    """Set the value of a short option such as ``--dim``; returns a note if nothing has the setting.
+    """Set the value of a short option such as ``--dim``; returns a note if no component has it.
 
-    The same options can thus be given for every model and loss of a comparison.
+    A note instead of an error allows the same options for every model of a comparison.
     """
     if key == "seed":
         for section in ("train", "split"):
@@ -195,9 +195,9 @@ def shortcut(config: Config, key: str, value: Any) -> str:
         section = "model"
     kind, names = model_class(config), with_names(config)
     is_closed = kind.kind is Kind.CLOSED_FORM
-    if section == "train" and is_closed and key not in (*OF_CLOSED_FORMS, "device"):
+    if section == "train" and is_closed and key not in (*CLOSED_FORM_SETTINGS, "device"):
         return f"{names['model']['name']} has a closed form: --{key} is not used"
-    if section == "model" and key not in known:  # of the network of a hybrid
+    if section == "model" and key not in known:  # a setting of a hybrid's network
         key = next((path for path in known if path.endswith(f".{key}")), key)
     if key not in keys(config, section):
         name = names[section if kind.kind.has_lists else "model"]["name"]

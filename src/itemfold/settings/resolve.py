@@ -1,8 +1,8 @@
-"""From a request to complete settings: `resolve(request) → Settings`.
+"""Resolve a request to complete settings: `resolve(request) → Settings`.
 
-A *request* is what was asked for: some settings, by section, from a file, options or Python
-arguments. It is never rewritten. *Settings* are complete and immutable, and know the source of each
-value. Training that chooses a setting returns new settings; the request stays what it was.
+A *request* holds the settings that the user passed, by section, in a file, as options or as Python
+arguments. It is never modified. *Settings* are complete and immutable, and record the source of
+each value. Training that selects a setting returns new settings.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ from itemfold.settings.schema import (
 from itemfold.settings.toml_file import difference, flat, normalise, put
 from itemfold.validation import check_settings, lookup, schema
 
-# Settings that do not affect the figures are left out of comparisons.
-INDIFFERENT = (
+# Settings that do not affect the metrics; comparisons ignore them.
+WITHOUT_EFFECT = (
     ("train", "device"),
     ("train", "precision"),
     ("train", "save_seconds"),
     ("negatives", "cache"),
 )
-FIXED = {  # up to release 0.2
+OLD_DEFAULTS = {  # fixed behaviour up to release 0.2, now settings
     "rolling": {"valid_by": "random"},
     "all": {"valid_by": "random"},
     "time": {"new_users": "drop"},
 }
-OF_CLOSED_FORMS = ("metric", "refit", "seed")  # the training settings that apply to closed forms
+CLOSED_FORM_SETTINGS = ("metric", "refit", "seed")  # of training
 
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for, and how; never rewritten.
+    """The settings that the user passed, and their sources; never modified.
 
     Attributes:
         values: Settings by section. Model, loss and negatives may also be objects.
-        sources: How single settings were given, such as "train.lr": "option".
-        source: How all others were given.
+        sources: The sources of single settings, such as "train.lr": "option".
+        source: The source of all other settings.
     """
 
     values: Mapping[str, Any]
@@ -68,7 +68,7 @@ class Request:
 
     @classmethod
     def from_options(cls, base: Config, values: Config, source: str) -> Request:
-        """The settings of a file or a stored run, and options that were laid over them."""
+        """A request of a file or a stored run, overridden by options."""
         before, now = flat(base), flat(values)
         unchanged = {path: source for path, value in now.items() if before.get(path) == value}
         return cls(values, unchanged, "option")
@@ -79,14 +79,14 @@ class Settings:
     """The complete settings of one run; immutable.
 
     Attributes:
-        data: Where the data comes from.
-        split: How it is split.
+        data: The source of the data.
+        split: The split strategy and its settings.
         model: The model to train.
-        loss: Its loss; not used by closed forms and models with their own objective.
-        negatives: Its sampler of negatives; likewise.
+        loss: The loss; not used by closed forms and models with their own objective.
+        negatives: The sampler of negatives; not used by the same models.
         train: The settings of training.
-        given: How each setting was given that was asked for, such as "train.lr": "option".
-        chosen: How each setting was chosen that training chose.
+        given: The source of each requested setting, such as "train.lr": "option".
+        chosen: How training selected each setting that was left open.
     """
 
     data: dict[str, Any]
@@ -106,7 +106,7 @@ class Settings:
 
     @property
     def sources(self) -> dict[str, str]:
-        """The source of every setting: given, chosen, or a default of model, loss or training."""
+        """The source of every setting: request, selection, or a default."""
         of_model = f"default of {self.model.name}"
         has_lists = self.model_class.kind.has_lists
         of_loss = default_training(self.loss.kind) if has_lists else {}
@@ -119,14 +119,14 @@ class Settings:
         labels |= {**self.given, **self.chosen}
 
         def source(path: str) -> str:
-            while path and path not in labels:  # of the whole component, if not of the setting
+            while path and path not in labels:  # fall back to the source of the component
                 path = path.rpartition(".")[0]
             return labels.get(path, "default")
 
         return {path: source(path) for path in flat(normalise(self.record()))}
 
     def is_given(self, path: str) -> bool:
-        """Whether a setting was asked for, or any setting of a section."""
+        """Whether a setting, or any setting of a section, was requested."""
         return any(known == path or known.startswith(f"{path}.") for known in self.given)
 
     def make_model(self) -> Model:
@@ -145,7 +145,7 @@ class Settings:
         return sampler
 
     def choose(self, chosen: Config, how: str) -> Settings:
-        """Settings with other values, by section; a section with a name is another component."""
+        """Settings with other values, by section; a name selects another component."""
         out = self
         for section, values in chosen.items():
             if section == "train":
@@ -161,7 +161,7 @@ class Settings:
         return replace(out, chosen={**self.chosen, **dict.fromkeys(flat(chosen), how)})
 
     def of_split(self, split: Split, source: str | None = None) -> Settings:
-        """The settings with the data that was read and the split that was made, by ``source``."""
+        """The settings with the data and split settings of an existing split."""
         out = replace(self, data=dict(split.source), split=dict(split.settings))
         if source is None:
             return out
@@ -169,7 +169,7 @@ class Settings:
         return replace(out, given={**self.given, **dict.fromkeys(made, source)})
 
     def refits(self, split: Split) -> bool:
-        """Whether the model is trained again on training and validation data together."""
+        """Whether the model is refitted on training and validation data together."""
         known_users = split.protocol == "transductive"
         return self.train.refit and known_users and split.valid is not None
 
@@ -187,7 +187,7 @@ class Settings:
         }
 
     def request(self) -> Config:
-        """What was asked for, as stored in ``request.toml``."""
+        """The requested settings, as stored in ``request.toml``."""
         out: Config = {"data": dict(self.data), "split": dict(self.split), "model": {}}
         for path, value in flat(normalise(self.record())).items():
             section, _, name = path.partition(".")
@@ -197,10 +197,7 @@ class Settings:
         return normalise({**out, "model": {"name": self.model.name, **out["model"]}})
 
     def fixed(self) -> Config:
-        """The settings that training will not change, by which requests are compared.
-
-        What the model chooses unless it was given is left out.
-        """
+        """The settings that training does not select, by which requests are compared."""
         out = normalise(self.record())
         for path in self.model_class.chooses:
             section, _, name = path.partition(".")
@@ -212,21 +209,21 @@ class Settings:
         return out
 
     def comparable(self) -> Config:
-        """Every setting that affects the figures, in the types of a file."""
+        """Every setting that affects the metrics, in the types of a TOML file."""
         out = self.record()
-        if self.model_class.kind is Kind.CLOSED_FORM:  # no descent: the rest has no effect
-            some = {name: getattr(self.train, name) for name in OF_CLOSED_FORMS}
+        if self.model_class.kind is Kind.CLOSED_FORM:  # other settings have no effect
+            some = {name: getattr(self.train, name) for name in CLOSED_FORM_SETTINGS}
             train = TrainConfig(**{**self.model_class.default_training, **some})
             out["train"] = asdict(train)
-        for section, key in INDIFFERENT:
+        for section, key in WITHOUT_EFFECT:
             out[section].pop(key, None)
         return normalise(out)
 
 
 def resolve(request: Request | Config, tables: Tables = TABLES) -> Settings:
-    """Check a request and fill in the defaults; no data is read and nothing is sampled.
+    """Check a request and fill in the defaults, without reading data.
 
-    Whatever the constructor of a component rejects is rejected here.
+    This calls the constructors of the components, so it raises all their errors.
     """
     request = request if isinstance(request, Request) else Request(request)
     plain = {name: part for name, part in request.values.items() if isinstance(part, Mapping)}
@@ -244,14 +241,14 @@ def resolve(request: Request | Config, tables: Tables = TABLES) -> Settings:
     for section in TABLES:
         if section not in made:
             made[section] = component_from(section, config[section], tables)
-    train = _training(made["model"].kind, made["loss"].kind, config["train"])  # type: ignore[arg-type]
+    train = _train_config(made["model"].kind, made["loss"].kind, config["train"])  # type: ignore[arg-type]
     given = {path: request.sources.get(path, request.source) for path in flat(plain)}
     for section, part in made.items():
         if section not in plain and request.values.get(section) is not None:
             given |= {f"{section}.{name}": request.source for name in ("name", *part.values)}
     settings = Settings(
         data=config["data"],
-        split=_split(config["split"]),
+        split=_complete_split(config["split"]),
         model=made["model"],
         loss=made["loss"],
         negatives=made["negatives"],
@@ -268,17 +265,17 @@ def resolve(request: Request | Config, tables: Tables = TABLES) -> Settings:
 
 
 def _check_inputs(settings: Settings, loss: Callable[..., Tensor], sampler: Sampler) -> None:
-    """Raise if a loss needs an input that training, or the chosen sampler, cannot provide."""
+    """Raise if a loss needs an input that training or the sampler cannot provide."""
     wanted, name = extra_inputs(loss), settings.loss.name
     for unknown in (each for each in wanted if each not in INPUTS):
         raise ItemfoldError(
             f"the loss {name!r} needs the input {unknown!r}, which training does not provide: give "
-            f"it a default to make it a setting, or choose from {', '.join(INPUTS)}"
+            f"it a default to make it a setting, or use one of {', '.join(INPUTS)}"
         )
     if "log_expected" in wanted and not knows_expected(type(sampler)):
         raise ItemfoldError(
-            f"'negatives' must be uniform, popularity or in-batch for {name!r}, which needs to "
-            f"know how often an item is drawn, got {settings.negatives.name!r}"
+            f"'negatives' must be uniform, popularity or in-batch for {name!r}, which needs "
+            f"the probability of drawing an item, got {settings.negatives.name!r}"
         )
 
 
@@ -302,8 +299,8 @@ def with_names(
 ) -> Config:
     """Every section with its component named; unknown sections are rejected.
 
-    The default model is the hybrid; if only a loss or a sampler is named, it is LightGCN. ``kind``
-    is the class of a model that is given as an object.
+    The default model is the hybrid, or LightGCN if a loss or a sampler is named. ``kind`` is the
+    class of a model passed as an object.
     """
     for name in config:
         if name not in SECTIONS:
@@ -334,14 +331,14 @@ def model_class(config: Config) -> type[Model]:
 
 
 def protocol_of(config: Config) -> str:
-    """The protocol that a split belongs to: by its strategy, or by its own setting."""
+    """The protocol of a split, from its `protocol` setting or its strategy."""
     sections = ("data", "split")
     split = with_names({name: config.get(name, {}) for name in sections})["split"]
     return str(split.get("protocol") or PROTOCOL_OF.get(split["strategy"], PROTOCOL))
 
 
 def current_config(config: Config) -> Config:
-    """A stored configuration with the names that settings have now."""
+    """A stored configuration with the current names of settings."""
     if "split" in config:
         config = {**config, "split": current_split(config["split"])}
     name = str(config.get("model", {}).get("name"))
@@ -351,19 +348,19 @@ def current_config(config: Config) -> Config:
 
 
 def current_split(section: Mapping[str, Any]) -> dict[str, Any]:
-    """Stored settings of a split; what release 0.2 could not set was fixed."""
+    """Stored settings of a split, completed with the fixed behaviour of release 0.2."""
     strategy = section.get("strategy")
     if strategy == "all" and not section.get("valid"):
         return dict(section)  # nothing is drawn
-    before = {"rounding": "nearest", **FIXED.get(str(strategy), {})}
+    before = {"rounding": "nearest", **OLD_DEFAULTS.get(str(strategy), {})}
     known = schema(SPLITS[strategy]) if strategy in SPLITS else {}
     return {**{key: before[key] for key in before if key in known}, **section}
 
 
-def _training(
+def _train_config(
     model: type[Model], loss: Callable[..., Tensor], given: Mapping[str, Any]
 ) -> TrainConfig:
-    """The given settings, then the defaults of the model, then those of the loss, if any."""
+    """Training settings: requested ones, then defaults of the model, then of the loss."""
     given = check_settings(TrainConfig, "train", given)
     of_loss = default_training(loss) if model.kind.has_lists else {}
     defaults = {**of_loss, **model.default_training}
@@ -378,12 +375,12 @@ def _training(
 
 
 def given_settings(split: Mapping[str, Any]) -> list[str]:
-    """The settings of a stored split that come from the data itself."""
+    """The settings of a stored split that the data itself determines."""
     return [name for name, value in split.items() if isinstance(value, str) and value == "given"]
 
 
-def _split(section: Mapping[str, Any]) -> dict[str, Any]:
-    """The complete split settings: strategy, its settings, and thinning of training, if any."""
+def _complete_split(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Complete split settings: the strategy, its settings, and `cold_start`."""
     settings = dict(section)
     strategy, thin = settings.pop("strategy"), settings.pop("cold_start", None)
     given = {name: settings.pop(name) for name in given_settings(settings)}

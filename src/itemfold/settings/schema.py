@@ -1,7 +1,7 @@
-"""What can be set: the sections of a configuration, the settings of training, and their defaults.
+"""The schema: sections of a configuration, settings of training, and their defaults.
 
-A component's signature is its schema, so models, losses, samplers and splits declare their own
-settings. Nothing here imports a component: help shows these defaults without loading torch.
+The signature of a component is its schema, so models, losses, samplers and splits declare their own
+settings. This module imports no component, so help can show the defaults without loading torch.
 """
 
 from __future__ import annotations
@@ -53,14 +53,16 @@ class TrainConfig:
     epochs: int = _setting(1000, "maximum number of passes over the training users")
     lr: float = _setting(0.01, "learning rate of Adam")
     batch: int = _setting(2048, "users (or interactions) per step")
-    batch_by: Literal["users", "interactions"] = _setting("users", "what a batch is made of")
+    batch_by: Literal["users", "interactions"] = _setting(
+        "users", "unit of a batch: users or interactions"
+    )
     positives: int = _setting(5, "positives per user in a list")
     n_negatives: int = _setting(1000, "negatives in a list")
     similarity: Literal["dot", "cosine"] = _setting("dot", "score in training; ranking uses dot")
     ema_decay: float = _setting(0.99, "decay of the moving average of weights; 0: no average")
     l2: float = _setting(0.0, "weight of the squared layer-0 vectors of a batch")
     eval_every: int = _setting(5, "epochs between validations")
-    eval_early: int = _setting(0, "number of first epochs that are validated one by one")
+    eval_early: int = _setting(0, "validate after each of this many first epochs")
     patience: int | None = _setting(
         None, "epochs without improvement on validation before stopping; default 150"
     )
@@ -70,17 +72,17 @@ class TrainConfig:
     lr_patience: int = _setting(
         1, "epochs without improvement on validation before the learning rate falls"
     )
-    min_gain: float = _setting(0.0, "relative gain on validation from which patience starts anew")
+    min_gain: float = _setting(0.0, "minimum relative gain on validation that resets patience")
     metric: str = _setting("ndcg@20", "metric that selects the epoch on validation")
     budget: float | None = _setting(
-        None, "seconds that training may take, refit included; default: no limit"
+        None, "maximum seconds of training, refit included; default: no limit"
     )
     refit: bool = _setting(True, "transductive: train again on training + validation data")
     seed: int = _setting(0, "seed of initial weights, batches and negatives")
     device: str = _setting("auto", "cpu, cuda or auto")
     precision: Literal["auto", "full"] = _setting(
         "auto",
-        "auto reads neighbours as bfloat16 on a GPU and in large graphs, and a GPU uses TF32",
+        "auto: bfloat16 neighbours on a GPU and in large graphs, and TF32 on a GPU",
     )
     save_seconds: float = _setting(30.0, "minimum seconds between two saved states")
 
@@ -119,7 +121,7 @@ class TrainConfig:
             )
 
     def validates_at(self, epoch: int) -> bool:
-        """Whether an epoch is validated: the first few, then every `eval_every`."""
+        """Whether to validate after an epoch: the first `eval_early`, then every `eval_every`."""
         return epoch <= self.eval_early or epoch % self.eval_every == 0
 
 

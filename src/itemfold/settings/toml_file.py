@@ -1,4 +1,4 @@
-"""Configuration files: TOML with a table per section; a component of a model is a table within."""
+"""Configuration files: TOML with a table per section; a nested model is a nested table."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def load_config(path: str | Path) -> Config:
 
 
 def load_stored(path: str | Path) -> Config:
-    """Read a file that the package wrote itself, with today's names of settings."""
+    """Read a file written by this package, with the current names of settings."""
     return {
         section: {OLD_NAMES.get(section, {}).get(key, key): value for key, value in values.items()}
         for section, values in load_config(path).items()
@@ -89,7 +89,7 @@ def normalise(config: Config) -> Config:
 
 
 def difference(stored: Config, given: Config) -> str:
-    """Describe the first setting in which two configurations differ.
+    """Describe the first setting in which two configurations differ, or return "".
 
     >>> difference({"train": {"epochs": 60}}, {"train": {"epochs": 99}})
     "'train.epochs' is 60, got 99"
@@ -117,7 +117,7 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def put(table: dict[str, Any], path: str, value: Any) -> None:
-    """Set a value by its path; a component that is given by its name becomes a table.
+    """Set a value by its path; a component given by name becomes a table.
 
     >>> table = {"gnn": "gcn"}
     >>> put(table, "gnn.dim", 8)

@@ -1,4 +1,4 @@
-"""Training with several ranks: which components can, and closed forms of the first rank for all."""
+"""Training with several ranks: checks of the components, and closed forms fitted by the first."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from itemfold.models import MODELS
 from itemfold.models.base import Kind, Model
 from itemfold.sampling import Sampler
 
-LEAST = 8  # columns of a rank: gathering a row of less than 32 bytes takes as long as one of 32
+MIN_COLUMNS = 8  # per rank: gathering a shorter row takes as long as one of 32 bytes
 
 
 def join_ranks(model: Model, sampler: Sampler, device: str) -> None:
-    """Find the other ranks, unless the components cannot be trained by several."""
+    """Check that the components support several ranks, and connect to the other ranks."""
     if ranks.wanted_size() == 1:
         return
     if model.kind is not Kind.CLOSED_FORM:
@@ -28,20 +28,20 @@ def join_ranks(model: Model, sampler: Sampler, device: str) -> None:
 
 
 def sharded(model: Model) -> Model:
-    """A new model of which each of several ranks holds some columns of the parameters."""
+    """Mark a new model as sharded: each rank holds some columns of its parameters."""
     if model.network.kind is not Kind.CLOSED_FORM:
         model.sharded = model.network.sharded = ranks.size() > 1
     return model
 
 
 def check_model(model: Model) -> None:
-    """Raise if a model mixes the columns of its vectors, or has fewer of them than ranks."""
+    """Raise if a model mixes the columns of its vectors, or has fewer columns than ranks."""
     part = model.network
     for other in model.modules():
         trained = isinstance(other, Model) and other.kind is not Kind.CLOSED_FORM
         if trained and other not in (model, part):
             raise ItemfoldError(
-                f"'others' must be closed forms to be trained by several processes, "
+                f"'others' must be closed forms to be trained with several processes, "
                 f"got {type(other).__name__}"
             )
     if part.kind is Kind.CLOSED_FORM:  # a hybrid without a network
@@ -50,34 +50,35 @@ def check_model(model: Model) -> None:
         able = ", ".join(name for name, kind in MODELS.items() if is_by_columns(kind))
         name = "gnn" if part is not model else "model"
         raise ItemfoldError(
-            f"'{name}' must compute each column of its vectors alone to be trained by several "
-            f"processes: {able}; or a closed form, such as ease; got {type(part).__name__}"
+            f"'{name}' must compute each column of its vectors independently to be trained with "
+            f"several processes: use {able}, or a closed form such as ease; "
+            f"got {type(part).__name__}"
         )
     count, dim = ranks.wanted_size(), part.settings.get("dim")
     if dim is not None and dim < count:
         raise ItemfoldError(f"'dim' must be at least the number of processes, {count}, got {dim}")
-    if dim is not None and dim < LEAST * count and ranks.is_first():
-        text = f"{dim} columns are few for {count} processes: each gains from {LEAST} or more"
+    if dim is not None and dim < MIN_COLUMNS * count and ranks.is_first():
+        text = f"{dim} columns are few for {count} processes: use at least {MIN_COLUMNS} for each"
         warnings.warn(text, ItemfoldWarning, stacklevel=2)
 
 
 def is_by_columns(kind: type[Model]) -> bool:
-    """Whether a class itself, not one that it is derived from, says that it is by columns."""
+    """Whether a class itself, not a base class, declares `by_columns`."""
     return vars(kind).get("by_columns", False) is True
 
 
 def check_sampler(sampler: Sampler) -> None:
-    """Raise if the class that scores the lists does not say that it sums over ranks."""
+    """Raise if the class that scores the lists does not declare that it sums over ranks."""
     scoring = next(kind for kind in type(sampler).__mro__ if "score" in vars(kind))
     if not vars(scoring).get("by_columns", False):
         raise ItemfoldError(
-            f"'negatives' must sum its products over the ranks to be used by several processes: "
-            f"{type(sampler).__name__} does not say 'by_columns'"
+            f"'negatives' must sum its products over the ranks to work with several processes: "
+            f"{type(sampler).__name__} does not declare 'by_columns'"
         )
 
 
 def fit_on_first(model: Model, train: sp.csr_array) -> None:
-    """Fit a closed form on the first rank, and give its tensors to all others."""
+    """Fit a closed form on the first rank, and send its tensors to the others."""
 
     def fit() -> None:
         model.solve(train)
@@ -99,7 +100,7 @@ def fit_on_first(model: Model, train: sp.csr_array) -> None:
 
 
 def stored_shapes(model: Model) -> dict[str, Any]:
-    """Type and shape of everything that a model stores."""
+    """Type and shape of every tensor that a model stores."""
     return {
         name: (str(tensor.dtype).removeprefix("torch."), list(tensor.shape))
         for name, tensor in model.state_dict().items()

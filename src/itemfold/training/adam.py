@@ -9,9 +9,10 @@ from torch import optim
 
 
 class Adam(optim.Adam):
-    """`torch.optim.Adam` for training that is not compiled: the same steps and the same state.
+    """`torch.optim.Adam` with the same steps and state, without the wrappers for `torch.compile`.
 
-    torch wraps these methods so that its compiler leaves them alone, and the first call imports it.
+    torch wraps these methods to exclude them from compilation, and the first call of a wrapped
+    method imports the compiler.
     """
 
     add_param_group = inspect.unwrap(optim.Adam.add_param_group)

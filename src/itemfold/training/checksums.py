@@ -12,18 +12,18 @@ from itemfold.files import checksum, json_object, read_file, write_text
 
 NAME = "checksums.json"
 SINCE = 2  # first format of run folders that has checksums
-COVERED = (
+CHECKSUMMED = (
     *("config.toml", "model.safetensors", "ids.json"),
     *("history.jsonl", "per_user.npz", "metrics.json"),
 )
-ID_FILES = {"users": "user_ids.parquet", "items": "item_ids.parquet"}  # of very many ids
+ID_FILES = {"users": "user_ids.parquet", "items": "item_ids.parquet"}  # for very many ids
 OPTIONAL = ("request.toml", *ID_FILES.values())
 
 
 def write_checksums(folder: Path, metrics: str) -> None:
     """Write the checksums of all files; ``metrics`` is the text of ``metrics.json``."""
     present = [name for name in OPTIONAL if (folder / name).exists()]
-    names = [name for name in COVERED if name != "metrics.json"] + present
+    names = [name for name in CHECKSUMMED if name != "metrics.json"] + present
     known = {name: checksum(folder / name) for name in names}
     known["metrics.json"] = hashlib.sha256(metrics.encode()).hexdigest()  # written afterwards
     write_text(folder / NAME, json.dumps(known, indent=1) + "\n")
@@ -45,7 +45,7 @@ def check_files(folder: Path, version: int) -> None:
     known = read_file(path, json_object)
     for name in (name for name in known if not (folder / name).exists()):
         raise ItemfoldError(f"{folder} is not complete: {name} is missing, and {NAME} lists it")
-    for name in (*COVERED, *(name for name in OPTIONAL if (folder / name).exists())):
+    for name in (*CHECKSUMMED, *(name for name in OPTIONAL if (folder / name).exists())):
         file = folder / name
         if name not in known:
             raise ItemfoldError(f"{path} is damaged: it has no '{name}'")

@@ -1,4 +1,4 @@
-"""The time that a command may take, from its start to the last file."""
+"""The time budget of a command, from its start to the last file."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Deadline:
     """A budget of seconds, counted from the start of the command or of `train`.
 
     Attributes:
-        budget: Seconds in all; None: no limit.
-        started: When counting began, by `time.monotonic`.
-        reserve: Seconds that the evaluation and the files after training will take.
+        budget: Total seconds; None: no limit.
+        started: The start, as a value of `time.monotonic`.
+        reserve: Seconds kept for the evaluation and the files after training.
     """
 
     budget: float | None = None

@@ -1,6 +1,6 @@
-"""From settings and a split to a tested run: fit, evaluate the test users once, save.
+"""Fit a model, evaluate the test users once, save the run.
 
-How a model is fitted depends on its kind: `strategies`. The loop over epochs is `loop.descend`.
+The kind of the model determines its strategy (`strategies`). The epoch loop is `loop.descend`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from itemfold.training.run_folder import RunFolder
 from itemfold.training.strategies import STRATEGIES
 from itemfold.validation import shown
 
-PER_SCORE = 2.5e-9  # seconds to score and rank one item for one user, about
-COPIES = 4  # of each weight in training: itself, its gradient and Adam's two moments
+SECONDS_PER_SCORE = 2.5e-9  # to score and rank one item for one user, about
+COPIES = 4  # per weight in training: the weight, its gradient and Adam's two moments
 
 
 @list_settings
@@ -59,13 +59,12 @@ def train(
 
     With `out`, the run and its state during training are saved there, so that `resume=True`
     continues an interrupted run to the same weights. Ctrl-C stops at the best epoch so far: the run
-    is evaluated and returned, and `run.metrics["complete"]` is False. The given model is left
-    unchanged: `run.model` is a new one. Training `run.model` again keeps the settings that its run
-    chose.
+    is evaluated and returned, and `run.metrics["complete"]` is False. `model` is not modified:
+    `run.model` is a new object. Training `run.model` again keeps the settings selected by its run.
 
     Args:
         split: A split, as returned by `split_interactions`, `split_users` and the others.
-        model: A model, such as `ir.models.LightGCN()`; default: `ir.models.Hybrid()`, which chooses
+        model: A model, such as `ir.models.LightGCN()`; default: `ir.models.Hybrid()`, which selects
             its own settings.
         loss: A loss, such as `ir.losses.item_ndcg(tau=0.5)`; default: the model's. A model with
             its own objective or a closed form does not use it.
@@ -108,14 +107,14 @@ def fit_and_test(
     started: float | None = None,
     metrics: Sequence[str] | None = None,
 ) -> Run:
-    """Fit a model, evaluate it and save it; with several ranks, all of them together.
+    """Fit a model, evaluate it and save it; all ranks call this together.
 
-    Of these, the first one shows progress and writes the folder. If one fails and ``torchrun``
-    starts them again, they continue from the last state. The budget counts from ``started``, by
-    `time.monotonic`; default: from now.
+    The first rank shows progress and writes the folder. If a rank fails and ``torchrun`` restarts
+    all of them, they continue from the last state. The budget counts from ``started``, a value of
+    `time.monotonic`; default: now.
 
-    With ``metrics``, only these are computed, nothing that a run is compared with, and the folder
-    keeps only what an interrupted training needs: a suite stores figures, not runs.
+    With ``metrics``, only these are computed, reference models are not evaluated, and the folder
+    keeps only the state of an interrupted training: a suite stores metrics, not runs.
     """
     deadline = Deadline(settings.train.budget, time.monotonic() if started is None else started)
     settings = settings.of_split(split)
@@ -123,7 +122,7 @@ def fit_and_test(
     join_ranks(model, settings.make_sampler(), device)
     progress, resume = progress and ranks.is_first(), resume or ranks.is_restart()
     check(settings, model, split)
-    deadline.reserve = len(split.test) * split.n_items * PER_SCORE
+    deadline.reserve = len(split.test) * split.n_items * SECONDS_PER_SCORE
     context = Context(progress=progress, deadline=deadline)
     strategy = STRATEGIES[settings.model_class.kind]
     if out is None:
@@ -172,14 +171,14 @@ def _tested(
 
 
 def _can_test_parts(run: Run, fitted: FittedModel, context: Context) -> bool:
-    """Whether the budget is enough to evaluate every part as well."""
-    left = context.deadline.left() + context.deadline.reserve  # what was reserved is done
+    """Whether the budget leaves time to evaluate every part."""
+    left = context.deadline.left() + context.deadline.reserve  # the reserved evaluation is done
     each = run.metrics["seconds"]["evaluate"]
     return bool(ranks.from_first(lambda: left > len(fitted.parts) * each))
 
 
 def map_settings(run: Run, features: ItemFeatures) -> dict[str, float]:
-    """The settings of the map from features to scores, chosen on the training interactions."""
+    """The settings of the map from features to scores, selected on the training interactions."""
     none = IdMap(features.ids.ids[:0])
     found = WithNewItems.of(run.model, run.interactions, features, run.item_ids, none)
     return found.map.settings.record()
@@ -192,7 +191,7 @@ def check(settings: Settings, model: Model, split: Split) -> None:
     """Reject invalid combinations of settings and data."""
     is_blind = split.valid is None and not len(split.test)
     if is_blind and not settings.is_given("train.epochs") and model.kind is not Kind.CLOSED_FORM:
-        raise ItemfoldError("'epochs' must be given if nothing is held out to select it on")
+        raise ItemfoldError("'epochs' must be given if no data is held out for validation")
     check_memory(model, split, pick_device(settings.train.device))
     split.check()
     if is_weighted(split.train):
@@ -211,9 +210,9 @@ def check(settings: Settings, model: Model, split: Split) -> None:
 
 
 def check_memory(model: Model, split: Split, device: torch.device) -> None:
-    """Raise if the embeddings of a model need more memory than there is.
+    """Raise if the embeddings of a model need more memory than the device has.
 
-    This is a lower bound: a model below it may still be too large.
+    The estimate is a lower bound: a model that passes may still be too large.
     """
     dim = model.network.settings.get("dim")
     if not isinstance(dim, int):
@@ -230,7 +229,7 @@ def check_memory(model: Model, split: Split, device: torch.device) -> None:
 
 
 def _check_types(split: Any, model: Any, loss: Any, sampler: Any) -> None:
-    """Reject names and classes, which belong in a configuration: instances are expected."""
+    """Raise if an argument is a name or a class instead of an instance."""
     for name, value, right, kind in (
         ("split", split, isinstance(split, Split), "a Split, such as ir.split_users(data)"),
         (

@@ -1,4 +1,4 @@
-"""What training takes besides settings and data, and what it returns."""
+"""The context of training, and its result."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Context:
-    """What training takes besides settings and data.
+    """The environment of a training: folder, progress, time.
 
     Attributes:
         folder: Where the state of training is saved.
-        progress: Whether progress is shown.
-        deadline: The time that is left.
-        on_stage: Called with a model that can be used while training goes on, and its name.
+        progress: Whether to show progress.
+        deadline: The time left.
+        on_stage: Called with the usable model of each stage and the name of the stage.
     """
 
     folder: RunFolder | None = None
@@ -39,21 +39,21 @@ class FittedModel:
 
     Attributes:
         model: The model, ready to score.
-        settings: Its complete settings, with what was chosen.
-        train: The interactions that it was trained on.
-        refit: Whether validation data was among them.
+        settings: The complete settings, including selected ones.
+        train: The interactions that the model was trained on.
+        refit: Whether these include the validation data.
         seconds: Seconds of training.
-        best_epoch: The epoch that was selected.
-        epochs: Epochs of the selection.
+        best_epoch: The selected epoch.
+        epochs: Epochs trained to select it.
         valid: Metrics on validation.
         history: One entry per validation.
-        chosen: Settings that were left open, with the values they got.
-        trials: Settings that were tried for a closed form, with their metric.
-        candidates: Networks that were trained, with their metric.
-        alone: The metric of each part alone on validation.
-        parts: Models that it is made of, by name, to be compared with it on test.
-        complete: Whether training ended by itself; otherwise it can be resumed.
-        notes: Sentences about training.
+        chosen: Values selected for settings that were left open.
+        trials: Settings tried for a closed form, with their metrics.
+        candidates: Networks trained, with their metrics.
+        alone: The validation metric of each part alone.
+        parts: The parts of the model by name, to compare with it on test.
+        complete: Whether training ran to its end; otherwise it can be resumed.
+        notes: Notes on training.
     """
 
     model: Model

@@ -24,7 +24,7 @@ from itemfold.training.stored_ids import save_ids
 from itemfold.training.stored_tensors import rebuild, save_tensors
 
 FORGOTTEN = "forgotten"  # number of removed users, in ``metrics.json``
-NOT_KEPT = ("state.pt", ".*.tmp")  # resuming would need the data of the user
+DELETED_FILES = ("state.pt", ".*.tmp")  # resuming would need the data of the user
 NOTE = (
     "A user was removed with `itemfold forget`: weights that all users share still reflect "
     "their data until the run is trained again."
@@ -32,12 +32,12 @@ NOTE = (
 
 
 def forget_user(folder: str | Path, user: str) -> int:
-    """Remove a user from a run folder, which is replaced as a whole.
+    """Remove a user from a run folder; the folder is replaced as a whole.
 
-    What is removed: the id, the training history with its times, the vectors of the user and their
-    test metrics, and ``state.pt``. What stays: weights that all users share, such as item vectors
-    or an item–item matrix, counts, and averaged metrics. Training again without the user's data
-    removes those, too.
+    This removes the user's id, training history with times, vectors and test metrics, and
+    ``state.pt``. It keeps weights that all users share, such as item vectors or an item–item
+    matrix, counts, and averaged metrics. To remove the user's influence on those, train again
+    without the user's data.
 
     Args:
         folder: The folder of a finished run.
@@ -58,9 +58,9 @@ def forget_user(folder: str | Path, user: str) -> int:
     row = int(run.user_ids.index([user])[0])
     in_metrics = _is_user(run, user)
     if row < 0 and not in_metrics.any():
-        raise UnknownIdError(f"{folder}: does not know the user {user!r}")
+        raise UnknownIdError(f"{folder} has no user {user!r}")
     if row >= 0 and len(run.user_ids) == 1:
-        raise ItemfoldError(f"{folder}: {user!r} is its only user; delete the folder instead")
+        raise ItemfoldError(f"{user!r} is the only user of {folder}: delete the folder instead")
     left = run if row < 0 else _without_row(run, row)
     columns = {name: values[~in_metrics] for name, values in run.per_user.items()}
     metrics = {**run.metrics, FORGOTTEN: run.metrics.get(FORGOTTEN, 0) + 1}
@@ -70,7 +70,7 @@ def forget_user(folder: str | Path, user: str) -> int:
 
 
 def _is_user(run: Run, user: str) -> Bools:
-    """Which rows of the metrics per user are those of this user."""
+    """Mask of the rows of the per-user metrics that belong to this user."""
     users = run.per_user.get("user", np.empty(0, dtype=object))
     return np.array([str(one).strip() == user.strip() for one in users], dtype=bool)
 
@@ -96,9 +96,10 @@ def _without_row(run: Run, row: int) -> Run:
 def _tensors_without_row(
     run: Run, train: sp.csr_array, row: int, inductive: bool
 ) -> dict[str, Tensor]:
-    """The stored tensors of the model, without the user's row of those that have one.
+    """The stored tensors of the model, without the row of the user.
 
-    A parameter has one if it is allocated smaller for one user less; users come before items.
+    A parameter has a row per user if it is smaller when one user is missing; users come before
+    items.
     """
 
     def shapes(matrix: sp.csr_array) -> dict[str, torch.Size]:
@@ -117,13 +118,13 @@ def _tensors_without_row(
 
 
 def _replace_folder(path: Path, run: Run) -> None:
-    """Write the run next to its folder, check that it loads, and put it in the folder's place."""
+    """Write the run next to its folder, check that it loads, and swap the two folders."""
     draft, old = (path.with_name(f".{path.name}.{what}") for what in ("forget", "old"))
     with locked(path, wait=False):
         for leftover in (draft, old):  # of a killed process
             shutil.rmtree(leftover, ignore_errors=True)
         try:
-            shutil.copytree(path, draft, ignore=shutil.ignore_patterns(*NOT_KEPT))
+            shutil.copytree(path, draft, ignore=shutil.ignore_patterns(*DELETED_FILES))
             _write(draft, run)
             Run.load(draft)
             path.rename(old)
@@ -141,7 +142,7 @@ def _replace_folder(path: Path, run: Run) -> None:
 
 
 def _write(folder: Path, run: Run) -> None:
-    """Write the files that have data of users; the others stay as they are."""
+    """Rewrite the files that contain user data."""
     save_tensors(folder, run)
     save_ids(folder, run)
     save_per_user(folder, run)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM wait for the end of an epoch, so that only complete states are saved."""
+"""Deferral of Ctrl-C and SIGTERM to the end of an epoch, so that only complete states are saved."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 class Interrupt:
-    """Within this context the first signal is deferred; a second one interrupts at once.
+    """A context that defers the first signal; a second one interrupts immediately.
 
-    Only a complete epoch can be resumed to the same result. Ignored signals stay ignored, and
-    outside the main thread, where signals do not arrive, nothing changes. With several ranks every
-    signal is deferred: a terminal and ``torchrun`` may both send one, and all ranks must end after
-    the same epoch.
+    Only a complete epoch can be resumed to the same result. Ignored signals stay ignored. Outside
+    the main thread, where signals do not arrive, the context does nothing. With several ranks,
+    every signal is deferred: a terminal and ``torchrun`` may both send one, and all ranks must stop
+    after the same epoch.
     """
 
     def __init__(self) -> None:
-        self.number = 0  # of the deferred signal
+        self.number = 0  # the deferred signal; 0: none
         self.previous: dict[int, Any] = {}
 
     @property
@@ -37,13 +37,13 @@ class Interrupt:
             self.check()
 
     def agree(self) -> None:
-        """Share a signal that any rank has received with all ranks."""
+        """Share a signal received by any rank with all ranks."""
         self.number = ranks.largest(self.number)
 
     def check(self) -> None:
-        """Pass a deferred signal to the previous handler; call it where it is safe to stop.
+        """Pass a deferred signal to the previous handler; call this where it is safe to stop.
 
-        Without a handler SIGTERM raises an exception as well, so that files and the terminal are
+        SIGTERM raises an exception even without a handler, so that files and the terminal are
         cleaned up.
         """
         if not self.requested:
@@ -73,8 +73,11 @@ class Interrupt:
                 signal.signal(number, handler)
 
 
-def unless_stopped(run: Run) -> Run:
-    """The run, for callers that train several: one that Ctrl-C has stopped stops them, too."""
+def raise_if_stopped(run: Run) -> Run:
+    """Return the run; raise KeyboardInterrupt if Ctrl-C stopped it.
+
+    Callers that train several runs stop as well.
+    """
     if not run.metrics.get("complete", True):
         raise KeyboardInterrupt
     return run

@@ -1,9 +1,10 @@
-"""Memory that a training step frees is kept for the next step, in a process that was tuned.
+"""Reuse of the memory that a training step frees.
 
 A step allocates tables as large as the embeddings and frees them again. The C library returns such
-large blocks to the system, which must clear every page when they are allocated again: in a graph of
-ten million interactions a sixth of a step (docs/research/scale.md). This changes the allocator of
-the whole process until training ends, so it happens only after `tune_threads`.
+large blocks to the system, which clears every page when they are allocated again. In a graph of ten
+million interactions, that takes a sixth of a step (docs/research/scale.md). Keeping the memory
+changes the allocator of the whole process until training ends, so it is done only after
+`tune_threads`.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from itemfold.threads import is_tuned, set_by_user
 
 TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4  # parameters of `mallopt` in malloc.h
 KEEP = ((MMAP_MAX, 0), (TRIM_THRESHOLD, -1))  # all from the heap, which never shrinks
-# what the C library arrives at by itself once large blocks have been freed
+# the values that the C library sets by itself once large blocks have been freed
 RETURN = ((MMAP_MAX, 65536), (MMAP_THRESHOLD, 32 << 20), (TRIM_THRESHOLD, 64 << 20))
 
 
 def keep_memory() -> None:
-    """Reuse freed memory from now on."""
+    """Keep freed memory for reuse from now on."""
     _apply(KEEP)
 
 
 @contextmanager
-def memory_returned() -> Iterator[None]:
-    """Return the memory that steps have kept to the system at the end of this context."""
+def returning_memory() -> Iterator[None]:
+    """Return kept memory to the system at the end of this context."""
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""The state of gradient descent: model, optimizer, average of the weights, and one step."""
+"""One step of gradient descent: model, optimizer, average of the weights."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from itemfold.training.weight_average import WeightAverage
 
 
 class Learner:
-    """A model on its device with everything that changes from step to step."""
+    """A model on its device with all state that changes from step to step."""
 
     def __init__(
         self, model: Model, settings: Settings, split: Split, *, initialise: bool = True
     ) -> None:
-        """Start with fresh weights for the training part of ``split``.
+        """Set up new weights for the training part of ``split``.
 
-        With ``initialise`` off, weights that the model computes from the graph are left out, since
-        others are loaded.
+        ``initialise=False`` skips weights that the model computes from the graph, because others
+        will be loaded.
         """
         self.config = config = settings.train
         self.loss, self.sampler = settings.make_loss(), settings.make_sampler()
@@ -63,17 +63,17 @@ class Learner:
         self.optimizer = Adam(groups, fused=True, capturable=on_gpu)
         self.average = WeightAverage(self.model, config.ema_decay)
 
-    def set_rate(self, share: float) -> None:
-        """Set the learning rates to a share of those that training began with."""
+    def set_rate(self, factor: float) -> None:
+        """Multiply the initial learning rates by a factor."""
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(rate * share)
+                group["lr"].fill_(rate * factor)
             else:
-                group["lr"] = rate * share
+                group["lr"] = rate * factor
 
     def step(self, keys: Tensor) -> Tensor:
-        """One step of Adam on the lists of these keys; returns the loss."""
-        keep_memory()  # in each step: the end of another training may have returned it
+        """Take one step of Adam on the lists of these keys; returns the loss."""
+        keep_memory()  # in each step, because another training may have ended in between
         self.optimizer.zero_grad(set_to_none=True)
         batch = self.batches.draw(keys, self.generator)
         with tensor_cores(self.coarse):
@@ -93,12 +93,12 @@ class Learner:
         return value.detach()
 
     def recorded_step(self) -> Step:
-        """`step`, recorded as one CUDA graph on a GPU.
+        """`step`, on a GPU recorded as a CUDA graph.
 
-        Not if it exchanges sums with other ranks or steps differ.
+        It is not recorded if ranks exchange sums or if steps differ.
 
-        The graph refers to this learner, which must not refer back: it is then freed at once, and
-        not by a garbage collection in the middle of the next recording.
+        The graph refers to this learner, which must not refer back: the graph is then freed
+        immediately, not by a garbage collection during the next recording.
         """
         if self.device.type != "cuda" or ranks.size() > 1 or not self.model.same_steps:
             return self.step
@@ -106,14 +106,14 @@ class Learner:
         return captured(self.step, keys, self.optimizer, self.generator, self.average.tensors)
 
     def epoch(self, step: Step) -> float:
-        """All batches of an epoch; returns the mean of their losses."""
+        """Train on all batches of an epoch; returns the mean loss."""
         self.model.train()
         self.model.begin_epoch(self.step_graph, self.generator)
         losses = [step(keys) for keys in self.batches.epoch(self.generator)]
         return float(torch.stack(losses).mean())
 
     def tensors(self) -> dict[str, Any]:
-        """Everything that resuming needs, as stored in ``state.pt``; of a rank, its columns."""
+        """All state needed to resume, as stored in ``state.pt``; the columns of this rank."""
         return {
             "model": dict(self.model.named_parameters()),
             "optimizer": self.optimizer.state_dict(),
@@ -127,6 +127,6 @@ class Learner:
         own = [group["lr"] for group in self.optimizer.param_groups]
         self.optimizer.load_state_dict(tensors["optimizer"])
         for group, rate in zip(self.optimizer.param_groups, own, strict=True):
-            group["lr"] = rate  # the tensor that a recorded step reads; `set_rate` fills it
+            group["lr"] = rate  # a recorded step reads this tensor, and `set_rate` fills it
         self.generator.set_state(tensors["generator"])
         self.average.load(tensors["average"])

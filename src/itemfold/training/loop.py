@@ -1,4 +1,4 @@
-"""The loop over epochs: gradient descent, validation, the best weights, a state to resume from."""
+"""The epoch loop: gradient descent, validation, the best weights, saved states."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from itemfold.models.base import Model
 from itemfold.settings.resolve import Settings
 from itemfold.training.fitted import Context
 from itemfold.training.interrupt import Interrupt
-from itemfold.training.kept_memory import memory_returned
+from itemfold.training.kept_memory import returning_memory
 from itemfold.training.learner import Learner
 from itemfold.training.progress import EpochBar
-from itemfold.training.state import DescentState, State, put_weights
+from itemfold.training.state import DescentState, State, load_weights
 
 
-@memory_returned()
+@returning_memory()
 def descend(
     model: Model,
     settings: Settings,
@@ -39,26 +39,26 @@ def descend(
     from_zero: bool = False,
     most: int | None = None,
 ) -> None:
-    """Gradient descent; the model ends with the weights selected on validation.
+    """Train a model by gradient descent; it ends with the weights selected on validation.
 
-    Ctrl-C saves the state and stops at the best epoch so far; ``state.stopped`` then says so.
+    Ctrl-C saves the state, stops at the best epoch so far, and sets ``state.stopped``.
 
     Args:
         model: A new model; it is set up for the training part of ``split``.
-        settings: Loss, negatives and settings of training.
+        settings: Loss, negatives and training settings.
         split: The data.
-        state: How far an interrupted descent has come.
-        context: Where the state is saved.
-        valid: Held-out users to select the epoch on; None: all epochs are trained.
-        validate: Returns the metrics of what the model is a part of; default: its own.
+        state: The state to start or resume from.
+        context: The folder of saved states, the deadline and the progress setting.
+        valid: Held-out users to select the epoch on; None: train all epochs.
+        validate: Returns the validation metrics; default: those of the model itself.
         start: Weights to start from instead of random ones.
         saved: The state to save, of which ``state`` may be a part; default: ``state``.
-        from_zero: Whether the untrained weights are validated, too, and may be selected.
-        most: Epochs of a selection at most, instead of ``train.epochs``.
+        from_zero: Whether the untrained weights are validated and may be selected.
+        most: Maximum number of epochs of the selection, instead of ``train.epochs``.
     """
     is_new = not start and not state.tensors
     learner, config = Learner(model, settings, split, initialise=is_new), settings.train
-    put_weights(model, start or {})
+    load_weights(model, start or {})
     state.restore(learner)
     step = learner.recorded_step()
     average, graph = learner.average, learner.graph
@@ -105,7 +105,7 @@ def descend(
             if evaluator and state.best.weights and _is_spent(settings, split, state, context):
                 break
     if evaluator:
-        put_weights(model, state.best.weights)
+        load_weights(model, state.best.weights)
     else:
         if state.phase == "select" or not state.stopped:
             state.best.epoch = state.epoch
@@ -115,16 +115,16 @@ def descend(
 
 
 def _is_spent(settings: Settings, split: Split, state: DescentState, context: Context) -> bool:
-    """Whether the budget has only as much left as the next epochs and the refit will take."""
+    """Whether the budget leaves no time for further epochs before the refit."""
     pace = (state.seconds - state.begun) / state.epoch
     refit = state.best.epoch * pace if settings.refits(split) else 0.0
     return context.deadline.left() < refit + settings.train.eval_every * pace
 
 
 def _patience(settings: Settings, split: Split, learner: Learner) -> int:
-    """Patience in epochs: as given, or 150, and for known users at least 400 steps.
+    """Patience in epochs: the setting, or 150, but at least 400 steps if users are known.
 
-    Trained user vectors stay on a plateau for some hundred steps before validation improves
+    Trained user vectors stay on a plateau for a few hundred steps before validation improves
     (docs/research).
     """
     config = settings.train

@@ -1,4 +1,4 @@
-"""The inputs of a loss beyond scores and masks, computed for one batch."""
+"""Inputs of a loss other than scores and masks, computed for one batch."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from itemfold.ops.columns import sum_own_rows
 from itemfold.ops.pair_scores import pair_scores, take_rows
 from itemfold.sampling.base import Batch, Encoded, Sampler, ScoredLists
 
-OWN_ITEMS = 128  # training items of a user that estimate the threshold of `sl_at_k`
+OWN_ITEMS = 128  # training items per user from which the threshold of `sl_at_k` is estimated
 GROUPS = 10  # of users and of items with a similar number of interactions, for `bc`
 
 
 class LossInputs:
-    """Further inputs of losses; tables of a graph are built at the first batch."""
+    """Computes additional inputs of a loss; tables of a graph are built at the first batch."""
 
     graph: Graph | None = None
 
@@ -34,7 +34,7 @@ class LossInputs:
         sampler: Sampler,
         generator: torch.Generator,
     ) -> dict[str, Tensor]:
-        """What a loss needs beyond scores and masks, by name; rows are those of this rank."""
+        """The additional inputs of a loss by name, for the rows of this rank."""
         wanted, out = extra_inputs(loss), {}
         own = ranks.own_rows(len(batch.users))
         if "log_expected" in wanted:
@@ -65,9 +65,9 @@ class LossInputs:
 def own_scores(
     graph: Graph, encoded: Encoded, batch: Batch, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Scores of training items of each user, and which are real, ``[b, OWN_ITEMS]``.
+    """Scores of training items of each user, and a mask of real entries, ``[b, OWN_ITEMS]``.
 
-    A longer history is cut into as many parts, and one item is drawn from each.
+    A longer history is divided into `OWN_ITEMS` parts, and one item is drawn from each.
     """
     start = graph.crow[batch.users].long().unsqueeze(1)  # [B, 1]
     length = graph.crow[batch.users + 1].long().unsqueeze(1) - start
@@ -85,9 +85,9 @@ def own_scores(
 def popularity_tables(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
     """Groups of users and of items, and log P(item group | user group) / P(item group), [G, G].
 
-    Groups are tenths by number of interactions. The second probability is that of a random item;
-    the ratio is the odds of a positive against a random item. One interaction is added to every
-    pair of groups, in proportion.
+    Groups are deciles by number of interactions. P(item group) is the probability of a random
+    item, so the ratio is the odds of a positive against a random item. For smoothing, each user
+    group gets one more interaction, in proportion to P(item group).
     """
     users, items = groups(graph.degree[: graph.n_users]), groups(graph.degree[graph.n_users :])
     edges = len(graph.col) // 2  # the first half goes from users to items
@@ -100,7 +100,7 @@ def popularity_tables(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def groups(degree: Tensor) -> Tensor:
-    """Tenths by rank of the degree, equal degrees in the same one, int64 ``[nodes]``."""
+    """Decile of each node by degree, with equal degrees in the same decile, int64 ``[nodes]``."""
     ordered = degree.sort().values
     below = torch.searchsorted(ordered, degree.contiguous())
     return (below * GROUPS // max(len(degree), 1)).clamp(max=GROUPS - 1)

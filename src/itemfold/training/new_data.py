@@ -1,4 +1,4 @@
-"""The new data of an update, read with the settings of the run's own data."""
+"""Reading of the new data of an update, with the settings of the run's own data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from itemfold.data.splitting.user_parts import is_hidden
 from itemfold.errors import ItemfoldError, NoRowsError
 
 COLUMNS = ("user", "item", "rating", "time", "header", "skip_bad_rows")
-READING = (*COLUMNS, "min_rating")  # settings of reading that an updated run keeps
+READING = (*COLUMNS, "min_rating")  # settings that an updated run keeps
 
 
 def read_new(before: dict[str, Any], new: Any, given: dict[str, Any]) -> Interactions | None:

@@ -53,12 +53,12 @@ def track(steps: Iterable[T], text: str, *, show: bool, total: int | None = None
 
 
 def watch(model: Model, *, show: bool) -> None:
-    """Make a model show progress bars for its long computations, or none."""
+    """Turn the progress bars of a model's long computations on or off."""
     model.watch = functools.partial(track, show=show)
 
 
 def report(text: str, *, show: bool) -> None:
-    """Print one line on what was reached."""
+    """Print one line of progress."""
     if show:
         Console(stderr=True).print(text, soft_wrap=True, highlight=False, markup=False)
 
@@ -81,7 +81,7 @@ class EpochBar:
         self.task = self.bar.add_task(self.action, total=epochs, note="")
 
     def update(self, state: DescentState, loss: float) -> None:
-        """Show the current state of training."""
+        """Show the current epoch, loss and best metric."""
         if self.first < 0:
             self.first = state.epoch - 1
         pace = (time.perf_counter() - self.started) / max(state.epoch - self.first, 1)

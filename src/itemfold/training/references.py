@@ -1,4 +1,4 @@
-"""What a tested run is compared with: popularity, and the parts of a hybrid, each alone."""
+"""Reference models of a tested run: popularity, and each part of a hybrid alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add_references(run: Run, parts: dict[str, Model], split: Split) -> None:
     """
     key = run.config["train"]["metric"]
     whole = run.per_user.get(key)
-    if whole is None:  # at another cut-off than those of the test
+    if whole is None:  # the metric has another cut-off than those of the test
         whole = evaluate(run.model, split, metrics=[key]).per_user[key]
     wanted = list(dict.fromkeys([key, *headline_metrics(run.metrics["test"])]))
 

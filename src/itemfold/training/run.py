@@ -28,20 +28,20 @@ class Run:
 
     Attributes:
         model: The trained model.
-        config: Its complete settings: sections data, split, model, loss, negatives and train.
+        config: The complete settings: sections data, split, model, loss, negatives and train.
         protocol: "transductive" or "inductive".
         dataset: Name, fingerprint and counts of the data.
         user_ids: External ids of the training users.
         item_ids: External ids of the items.
         titles: Title of each item, or None.
         genres: Genres of each item, or None.
-        interactions: What the model was trained on, ones or weights, `[users, items]`.
-        notes: Sentences about what was left out of the data.
+        interactions: The training interactions, ones or weights, `[users, items]`.
+        notes: Notes on the data and on training.
         history: One entry per validation.
         metrics: The content of `metrics.json`.
         per_user: Per-user test metrics.
         features: Features of items, also of items without interactions, or None.
-        sources: Where each setting came from, such as "train.lr": "option"; empty if loaded.
+        sources: The source of each setting, such as "train.lr": "option"; empty if loaded.
         times: Seconds of each interaction, aligned with the entries of `interactions`, or None.
 
     Examples:
@@ -60,7 +60,7 @@ class Run:
     item_ids: IdMap
     titles: npt.NDArray[Any] | None
     genres: npt.NDArray[Any] | None
-    interactions: sp.csr_array  # what the model was trained on, [users, items]
+    interactions: sp.csr_array  # the training interactions, [users, items]
     notes: tuple[str, ...] = ()
     history: list[dict[str, Any]] = field(default_factory=list)
     metrics: dict[str, Any] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Run:
 
     @property
     def train(self) -> sp.csr_array:
-        """`interactions` under its name of release 0.2."""
+        """`interactions`, under its name in release 0.2."""
         return self.interactions
 
     @classmethod
@@ -84,8 +84,8 @@ class Run:
         """The run of a fitted model, before its test users are evaluated.
 
         Args:
-            fitted: A model, and how it was trained.
-            split: The data that it was trained on, refitted if it was.
+            fitted: A trained model, and how it was trained.
+            split: The data; after a refit, the refitted split.
 
         Returns:
             A run without test metrics.
@@ -200,7 +200,7 @@ class Run:
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "cpu") -> Run:
-        """Load a run folder; nothing in it is ever executed.
+        """Load a run folder; loading never executes code from it.
 
         Args:
             folder: The folder of a finished run.
@@ -228,14 +228,14 @@ class Run:
 
 
 def _times(split: Split, train: sp.csr_array) -> Floats | None:
-    """The times of the training interactions; None if some have none, as in a hand-made split."""
+    """The times of the training interactions, or None if some have no time."""
     if split.times is None or not split.times.has(train, split.user_ids):
         return None
     return split.times.of(train, split.user_ids)
 
 
-# What weights of interactions change in a model, by `Model.weighs`.
-USES = {
+# The effect of interaction weights on a model, by `Model.weighs`.
+WEIGHT_EFFECTS = {
     "graph": "a message counts by its weight, and is normalised by sums of weights",
     "loss": "an interaction is drawn for the loss in proportion to its weight",
     "linear": "the linear model is fitted to weights instead of ones",
@@ -244,7 +244,9 @@ USES = {
 
 
 def _weight_notes(model: Model, split: Split) -> list[str]:
-    """What the weights of the data change in the model, if there are any."""
+    """A note on the effect of interaction weights, if there are any."""
     if not is_weighted(split.train):
         return []
-    return [f"What the weights change: {'; '.join(USES[use] for use in model.weighs)}."]
+    return [
+        f"What the weights change: {'; '.join(WEIGHT_EFFECTS[effect] for effect in model.weighs)}."
+    ]

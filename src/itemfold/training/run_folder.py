@@ -1,11 +1,14 @@
 """A run folder: atomic saving, loading, and the state from which training resumes exactly.
 
-``request.toml`` what was asked for, written once · ``config.toml`` the complete settings, each with
-its source, enough to repeat the run · ``model.safetensors`` weights and cached
-vectors · ``ids.json`` external ids and titles · ``user_ids.parquet``, ``item_ids.parquet`` instead
-of very long lists in it · ``state.pt`` optimizer and generators, for resuming only ·
-``history.jsonl`` one line per evaluation · ``metrics.json`` · ``per_user.npz`` ·
-``checksums.json`` of all others but ``state.pt``.
+- ``request.toml``: the requested settings, written once.
+- ``config.toml``: the complete settings with their sources, enough to repeat the run.
+- ``model.safetensors``: weights, training interactions and feature vectors.
+- ``ids.json``: external ids, titles and genres; very long lists of ids are in
+  ``user_ids.parquet`` and ``item_ids.parquet`` instead.
+- ``state.pt``: optimizer and generators, only for resuming.
+- ``history.jsonl``: one line per validation.
+- ``metrics.json``, ``per_user.npz``: metrics, in total and by user.
+- ``checksums.json``: checksums of all other files except ``state.pt``.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ from itemfold.settings.resolve import (
 from itemfold.settings.schema import Config
 from itemfold.settings.toml_file import dump_config, flat, load_stored
 from itemfold.training import checksums
-from itemfold.training.checksums import COVERED, OPTIONAL, check_files, write_checksums
+from itemfold.training.checksums import CHECKSUMMED, OPTIONAL, check_files, write_checksums
 from itemfold.training.learner import Learner
 from itemfold.training.run import Run
 from itemfold.training.state import State, load_state, save_state
@@ -60,18 +63,23 @@ from itemfold.training.stored_tensors import (
 )
 from itemfold.validation import shown
 
-NEEDED = ("config.toml", "model.safetensors", "ids.json", "metrics.json")  # files of a finished run
+REQUIRED = (
+    "config.toml",
+    "model.safetensors",
+    "ids.json",
+    "metrics.json",
+)  # files of a finished run
 
 
 class RunFolder:
-    """The files of one run, finished or under way."""
+    """The files of one run, finished or in progress."""
 
     def __init__(self, folder: str | Path) -> None:
         if not isinstance(folder, str | os.PathLike) or folder == "":
             raise ItemfoldError(f"'folder' must be the path of a run folder, got {shown(folder)}")
         self.path = Path(folder)
         self.claimed = False
-        self.data = ""  # fingerprint of the data under training
+        self.data = ""  # fingerprint of the training data
         self.saved_at = time.monotonic()
 
     @property
@@ -81,7 +89,7 @@ class RunFolder:
 
     @property
     def is_finished(self) -> bool:
-        """Whether training has ended, and not only one of its stages."""
+        """Whether training is complete, not only one of its stages."""
         if not self.is_usable:
             return False
         return bool(read_file(self.path / "metrics.json", json_object).get("complete", True))
@@ -90,9 +98,9 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes out; a failure before any state was saved leaves no folder.
+        """Lock the folder; a failure before any state was saved removes it.
 
-        Of several ranks the first does it.
+        Only the first of several ranks does this.
         """
         if not ranks.is_first():
             yield
@@ -103,11 +111,11 @@ class RunFolder:
             try:
                 yield
             except BaseException:  # also an interrupt
-                self._abandon()
+                self._clean_up()
                 raise
 
     def is_finished_run_of(self, settings: Settings, split: Split) -> bool:
-        """Whether the folder holds a finished run; raises if it is one of another request."""
+        """Whether the folder holds the finished run of this request; raises if another run."""
         if not self.is_finished:
             return False
         metrics = read_file(self.path / "metrics.json", json_object)
@@ -118,7 +126,7 @@ class RunFolder:
         return True
 
     def claim(self, settings: Settings, split: Split, resume: bool) -> dict[str, Any] | None:
-        """Claim the folder for a run, or continue the run in it; returns its state, if any."""
+        """Claim the folder for a new run, or return the saved state of the run in it."""
         self.data = split.dataset["fingerprint"] + split.dataset.get("weights", "")
         if not ranks.from_first(lambda: self._claim(settings, resume)):
             return None
@@ -128,7 +136,7 @@ class RunFolder:
         return found
 
     def _claim(self, settings: Settings, resume: bool) -> bool:
-        """Claim the folder; returns whether there is a state to continue from."""
+        """Claim the folder; returns whether there is a state to resume from."""
         has_state = (self.path / "state.pt").exists()
         if (self.path / "tune.toml").exists():
             raise ItemfoldError(f"{self.path} holds a search, not a run: choose another --out")
@@ -150,9 +158,9 @@ class RunFolder:
         return False
 
     def _check_request(self, settings: Settings) -> None:
-        """Raise if the folder holds a run that was started by another request.
+        """Raise if the folder holds a run of another request.
 
-        The complete settings of a finished run stand for its request, too.
+        The complete settings of a finished run are accepted as its request.
         """
         request = self.stored_request()
         problem = "" if request is None else self._other_request(request, settings)
@@ -166,17 +174,17 @@ class RunFolder:
         if stored is None:
             return ""
         if self.is_finished and not (self.path / "request.toml").exists():
-            # release 0.2 kept the complete settings alone: what is asked for must agree with them
-            known, asked = flat(stored), flat(settings.request())
-            differs = [path for path in asked if asked[path] != known.get(path)]
-            return "".join(f"'{p}' is {known.get(p)!r}, got {asked[p]!r}" for p in differs[:1])
+            # release 0.2 stored the complete settings only: the request must agree with them
+            known, requested = flat(stored), flat(settings.request())
+            differs = [path for path in requested if requested[path] != known.get(path)]
+            return "".join(f"'{p}' is {known.get(p)!r}, got {requested[p]!r}" for p in differs[:1])
         return difference_of_requests(stored, settings)
 
     def check_free(self, section: str) -> None:
-        """Claim the folder for a run that is written at once, when it is complete.
+        """Claim the folder for a run that is written only when it is complete.
 
-        What is left of one that was killed while it was written, which has this section in its
-        settings, is replaced.
+        The files of a run that was killed while writing are replaced; its settings have this
+        section.
         """
         if any((self.path / name).exists() for name in ("tune.toml", "state.pt", "metrics.json")):
             raise ItemfoldError(
@@ -193,10 +201,10 @@ class RunFolder:
             save_state(self.path / "state.pt", state, learner, self.data)
             self.saved_at = time.monotonic()
 
-    def _abandon(self) -> None:
-        """Remove what a failed training wrote if there is neither a state nor a usable stage."""
+    def _clean_up(self) -> None:
+        """Remove the files of a failed training that left neither a state nor a usable stage."""
         if self.claimed and not self.is_usable and not (self.path / "state.pt").exists():
-            for name in (*COVERED, *OPTIONAL, checksums.NAME):
+            for name in (*CHECKSUMMED, *OPTIONAL, checksums.NAME):
                 (self.path / name).unlink(missing_ok=True)
         if not any(self.path.iterdir()):
             self.path.rmdir()
@@ -207,7 +215,7 @@ class RunFolder:
         return current_config(load_stored(path)) if path.exists() else None
 
     def stored_request(self) -> Config | None:
-        """What the run in the folder was asked for; up to release 0.2 ``config.toml`` held it."""
+        """The request of the run in the folder; up to release 0.2, ``config.toml`` held it."""
         path = self.path / "request.toml"
         if not path.exists():
             return self.stored_config()
@@ -217,12 +225,14 @@ class RunFolder:
     # --- finished runs ---------------------------------------------------------------------------
 
     def save(self, run: Run) -> None:
-        """Write all files; each is complete or absent, and ``metrics.json`` is written last."""
+        """Write all files atomically, ``metrics.json`` last."""
         folder = self.path
         if folder.exists() and not folder.is_dir():
             raise ItemfoldError(f"{folder} is a file: a run needs a folder")
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "metrics.json").unlink(missing_ok=True)  # finished only when all is written
+        (folder / "metrics.json").unlink(
+            missing_ok=True
+        )  # the run is unfinished until all is written
         write_text(folder / "config.toml", dump_config(run.config, run.sources))
         save_tensors(folder, run)
         save_ids(folder, run)
@@ -233,7 +243,7 @@ class RunFolder:
         write_checksums(folder, metrics)
         write_text(folder / "metrics.json", metrics)
         if run.metrics.get("complete", True) and "stage" not in run.metrics:
-            (folder / "state.pt").unlink(missing_ok=True)  # nothing is left to resume
+            (folder / "state.pt").unlink(missing_ok=True)  # there is nothing to resume
 
     def load(self, device: str = "cpu") -> Run:
         """Load a finished run; nothing in the folder is ever executed."""
@@ -280,7 +290,7 @@ class RunFolder:
         if not folder.is_dir():
             problem = "is a file, not a run folder" if folder.exists() else "no such folder"
             raise ItemfoldError(f"{folder}: {problem}")
-        missing = [name for name in NEEDED if not (folder / name).exists()]
+        missing = [name for name in REQUIRED if not (folder / name).exists()]
         stored = self.stored_request()
         if "metrics.json" in missing and stored is not None:  # written last
             is_update = "update" in stored

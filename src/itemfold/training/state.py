@@ -1,4 +1,4 @@
-"""The state of gradient descent: with the learner's tensors, all that an exact resume needs."""
+"""The state of gradient descent; with the learner's tensors, it allows an exact resume."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from itemfold.training.learner import Learner
 
 Weights = dict[str, Tensor]
 TENSORS = ("model", "optimizer", "generator", "average", "best", "leader")
-FACTS = (  # fields that ``state.pt`` holds
+FACTS = (  # fields stored in ``state.pt``
     *("phase", "epoch", "selected_epochs", "seconds", "begun"),
     *("history", "gain_epoch", "gain_value", "lr_drops"),
 )
 
 
 class State(Protocol):
-    """What a strategy saves in ``state.pt``."""
+    """The state that a strategy saves in ``state.pt``."""
 
     def facts(self) -> dict[str, Any]:
         """Plain values by name."""
 
     def weights(self) -> dict[str, Weights]:
-        """Weights that are kept besides those of the learner, by name."""
+        """Weights to save besides those of the learner, by name."""
 
     @classmethod
     def loaded(cls, content: dict[str, Any]) -> Self:
-        """The state of what was saved."""
+        """The state from the content of ``state.pt``."""
 
 
 @dataclass
@@ -52,26 +52,26 @@ class Best:
 
 @dataclass
 class DescentState:
-    """How far one gradient descent has come."""
+    """The progress of one gradient descent."""
 
     phase: str = "select"  # then "refit"
     epoch: int = 0
     best: Best = field(default_factory=Best)
-    gain_epoch: int = 0  # the last epoch with a gain that counts, from which patience is counted
+    gain_epoch: int = 0  # the last epoch with a sufficient gain; patience starts there
     gain_value: float = -1.0
     lr_drops: list[int] = field(default_factory=list)  # epochs after which the rate fell
-    selected_epochs: int = 0  # epochs of the selection, known in the refit
+    selected_epochs: int = 0  # epochs of the selection, set when the refit begins
     seconds: float = 0.0  # of training
     begun: float = 0.0  # seconds of training before this descent
-    candidate: int = 0  # number of this descent in a race
-    stopped: bool = False  # by Ctrl-C, at the best so far
+    candidate: int = 0  # number of this network among the candidates of a hybrid
+    stopped: bool = False  # by Ctrl-C, at the best epoch so far
     history: list[dict[str, Any]] = field(default_factory=list)
-    tensors: dict[str, Any] = field(default_factory=dict)  # as loaded, until a learner takes them
+    tensors: dict[str, Any] = field(default_factory=dict)  # as loaded, until `restore`
 
     def record(
         self, loss: float, metrics: dict[str, float], config: TrainConfig, model: Model
     ) -> None:
-        """Record one validation, and the weights if they are the best so far."""
+        """Record a validation, and the weights if they are the best so far."""
         value = metrics[config.metric]
         row = {"epoch": self.epoch, "loss": loss, "seconds": round(self.seconds, 3), **metrics}
         self.history.append({**row, "candidate": self.candidate} if self.candidate else row)
@@ -83,33 +83,33 @@ class DescentState:
 
     @property
     def first_validation_best(self) -> bool:
-        """Whether the first of several validations was the best; unknown after a race."""
+        """Whether the first of several validations was the best; False after several candidates."""
         validated = [row["epoch"] for row in self.history]
         return len(validated) > 1 and not self.candidate and self.best.epoch == validated[0]
 
     def rate(self, config: TrainConfig) -> float:
-        """The factor of the learning rate in the next epoch."""
+        """The factor by which the learning rate is multiplied in the next epoch."""
         return config.lr_plateau ** sum(drop <= self.epoch for drop in self.lr_drops)
 
     def note_plateau(self, config: TrainConfig) -> None:
-        """After a validation: let the rate fall if neither a gain nor a fall was recent."""
+        """After a validation, drop the learning rate if neither a gain nor a drop was recent."""
         recent = max([self.gain_epoch, *self.lr_drops])
         if config.lr_plateau < 1 and self.epoch - recent >= config.lr_patience:
             self.lr_drops.append(self.epoch)
 
     def next_candidate(self) -> None:
-        """Begin the next descent of a race, from scratch."""
+        """Reset for the next candidate network, which is trained from scratch."""
         self.epoch = self.gain_epoch = 0
         self.gain_value, self.lr_drops, self.best = -1.0, [], Best()
         self.begun, self.candidate = self.seconds, self.candidate + 1
 
     def begin_refit(self) -> None:
-        """Selection is over: the refit starts from scratch for the selected number of epochs."""
+        """Reset for the refit, which trains from scratch for the selected number of epochs."""
         self.phase, self.selected_epochs, self.epoch = "refit", self.epoch, 0
         self.best.weights = {}
 
     def restore(self, learner: Learner) -> None:
-        """Let a learner continue from loaded tensors, once."""
+        """Load saved tensors into a learner; does nothing the second time."""
         if self.tensors:
             learner.load(self.tensors)
             best = self.tensors["best"]
@@ -127,7 +127,7 @@ class DescentState:
 
     @classmethod
     def loaded(cls, content: dict[str, Any]) -> DescentState:
-        """The state of a file's content."""
+        """The state from the content of ``state.pt``."""
         best = Best(content["best_epoch"], content["best_value"], content.get("best_metrics", {}))
         facts = {name: content[name] for name in FACTS if name in content}  # 0.1 had fewer
         gain = {"gain_epoch": best.epoch, "gain_value": best.value}
@@ -137,9 +137,9 @@ class DescentState:
 
 
 def save_state(path: Path, state: State, learner: Learner, data: str) -> None:
-    """Write ``state.pt``, complete or not at all; ``data`` is the fingerprint of the data set.
+    """Write ``state.pt`` atomically; ``data`` is the fingerprint of the data set.
 
-    With several ranks the first one collects and writes whole tables, so that any number of them
+    With several ranks, the first one collects and writes whole tables, so that any number of ranks
     can resume.
     """
     tensors = {**learner.tensors(), "leader": {}, **state.weights()}
@@ -152,14 +152,14 @@ def save_state(path: Path, state: State, learner: Learner, data: str) -> None:
 
 
 def load_state(path: Path) -> dict[str, Any]:
-    """Read ``state.pt``: tensors and plain values only; of tables, the columns of this rank."""
+    """Read ``state.pt``, tensors and plain values only; tables have the columns of this rank."""
     shared = ranks.size() > 1
     try:
         check_zip(path)  # torch does not
         content: dict[str, Any] = torch.load(
             path, map_location="cpu", weights_only=True, mmap=shared
         )
-        content.setdefault("leader", {})  # 0.1 had no races
+        content.setdefault("leader", {})  # missing in release 0.1
         tensors = {name: content[name] for name in TENSORS}
         DescentState.loaded(content)  # raises if a fact is missing
         return {**content, **(map_tables(tensors, own_part) if shared else tensors)}
@@ -170,8 +170,8 @@ def load_state(path: Path) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def put_weights(model: Model, weights: Mapping[str, Tensor]) -> None:
-    """Copy weights into the parameters of these names."""
+def load_weights(model: Model, weights: Mapping[str, Tensor]) -> None:
+    """Copy weights into the parameters of the same names."""
     for name, parameter in model.named_parameters():
         if name in weights:
             parameter.copy_(weights[name])

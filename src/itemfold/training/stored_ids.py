@@ -22,8 +22,8 @@ from itemfold.training.checksums import ID_FILES
 from itemfold.training.run import Run
 
 FORMAT = 2  # version of the run folder; newer versions are rejected
-FORMAT_WITH_PARQUET = 3  # with ids in parquet files, which need not be read one by one
-MOST_IN_JSON = 2**20  # users or items that are listed in ``ids.json``
+FORMAT_WITH_PARQUET = 3  # with ids in parquet files, which load faster
+MAX_IDS_IN_JSON = 2**20  # users or items listed in ``ids.json``
 Record = dict[str, Any]  # the content of ``ids.json``
 
 
@@ -33,7 +33,7 @@ def save_ids(folder: Path, run: Run) -> None:
     for role, known in (("users", run.user_ids), ("items", run.item_ids)):
         path = folder / ID_FILES[role]
         path.unlink(missing_ok=True)
-        if len(known) <= MOST_IN_JSON:
+        if len(known) <= MAX_IDS_IN_JSON:
             ids[role] = known.ids.tolist()
         else:
             write_id_file(path, known.ids)

@@ -39,16 +39,16 @@ def track_run(run: Run, to: str, folder: str | Path) -> str:
 
 
 def curve_values(run: Run, ended: float) -> Iterator[LoggedValue]:
-    """Loss and validation metrics by epoch; later candidates of a race get their own curves."""
+    """Loss and validation metrics by epoch; each candidate network after the first has its own."""
     rows = run.history
     begun = ended - (rows[-1]["seconds"] if rows else 0.0)
     for row in rows:
-        race = f"candidate {row['candidate']}/" if row.get("candidate") else ""
+        prefix = f"candidate {row['candidate']}/" if row.get("candidate") else ""
         for key, value in row.items():
             if key not in ("epoch", "seconds", "candidate"):
                 part = "train" if key == "loss" else "valid"
                 yield LoggedValue(
-                    f"{race}{part}/{key}", value, row["epoch"], begun + row["seconds"]
+                    f"{prefix}{part}/{key}", value, row["epoch"], begun + row["seconds"]
                 )
 
 
@@ -99,8 +99,8 @@ def _to_mlflow(run: Run, folder: Path) -> str:
         for entry in (*curve_values(run, ended), *final_values(run, ended))
     ]
     params = [Param(key, value) for key, value in flat_settings(run).items()]
-    facts = {"data": run.dataset["name"], "fingerprint": run.dataset["fingerprint"]}
-    tags = [RunTag(key, str(value)) for key, value in {**facts, "run folder": folder}.items()]
+    data = {"data": run.dataset["name"], "fingerprint": run.dataset["fingerprint"]}
+    tags = [RunTag(key, str(value)) for key, value in {**data, "run folder": folder}.items()]
     client.log_batch(name, params=params[:100], tags=tags)
     for start in range(0, len(metrics), BATCH):
         client.log_batch(name, metrics=metrics[start : start + BATCH])

@@ -1,8 +1,8 @@
-"""Fresh data: new interactions, users and items join a run without training it anew.
+"""Updates: add new interactions, users and items to a run without retraining it.
 
-Known users and items keep their rows and go on from their trained vectors; new ones are predicted
-from their neighbours. A few epochs follow, with the settings of the run: nothing is chosen again.
-The linear part is corrected or refitted, whichever is less work.
+Known users and items keep their rows and start from their trained vectors; vectors of new ones are
+predicted from their neighbours. Training continues for a few epochs with the settings of the run;
+no setting is selected again. The linear part is corrected or refitted, whichever is faster.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from itemfold.training.new_data import grown_features, read_new
 from itemfold.training.progress import watch
 from itemfold.training.run import Run
 from itemfold.training.run_folder import RunFolder
-from itemfold.training.state import Best, DescentState, put_weights
-from itemfold.training.strategies.candidates import COVERED
+from itemfold.training.state import Best, DescentState, load_weights
+from itemfold.training.strategies.candidates import MAX_DENSE_ITEMS
 from itemfold.training.strategies.closed_form import solve
 from itemfold.training.update_recency import check_weights, times_of, unweighted
 from itemfold.training.updated_run import SECTION, UpdatedModel, updated_run
 from itemfold.validation import positive_integer, shown
 
-SHARE = 0.1  # of the epochs that the run was trained for
+EPOCH_FRACTION = 0.1  # default epochs of an update, as a fraction of those of the run
 
 
 def update(
@@ -65,30 +65,30 @@ def update(
     progress: bool = False,
     **reading: Any,
 ) -> Run:
-    """Add new interactions, users and items to a run without training it anew.
+    """Add new interactions, users and items to a run without retraining it.
 
-    Known users and items keep their rows and their vectors as a start, new ones start from the
-    vectors of their neighbours, and training goes on for a few epochs with the settings of the run.
-    A linear part is corrected or fitted again, whichever is less work. The given run is unchanged.
+    Known users and items keep their rows and start from their vectors. New ones start from the
+    vectors of their neighbours. Training continues for a few epochs with the settings of the run. A
+    linear part is corrected or refitted, whichever is faster. `run` is not modified.
 
-    An update is for deployment: it holds nothing out, so it has no test metrics. New data may
-    contain what the run had held out; nothing guards against that.
+    An update is for deployment: it holds no data out, so it has no test metrics. New data may
+    contain held-out interactions of the run; this is not checked.
 
     Args:
         run: A run, or its folder.
         new: New interactions: a path, a frame, a sparse matrix, or what `read` and `load` return.
-            Feedback that `itemfold serve` stored is read, too, also from "postgres". Pairs that the
-            run knows are ignored.
+            Feedback stored by `itemfold serve` also works, including "postgres". Interactions that
+            the run already has are ignored.
         out: The new run folder; without it, the run is not saved.
-        epochs: Epochs of training; default: a tenth of those that the run was trained for. With 0
-            vectors are only predicted from neighbours.
+        epochs: Epochs of training; default: a tenth of those that the run was trained for. With 0,
+            vectors of new users and items are only predicted from their neighbours.
         device: "cpu", "cuda" or "auto"; default: as the run was trained.
         progress: Show progress bars.
-        **reading: Arguments of `read`; default: those that the run's data was read with. The
-            features of the run stay; `item_features` adds those of further items.
+        **reading: Arguments of `read`; default: those of the run's own data. The run keeps its item
+            features; `item_features` adds features of more items.
 
     Returns:
-        The updated run. `run.metrics["update"]` tells what was done.
+        The updated run. `run.metrics["update"]` summarises the update.
 
     Raises:
         ItemfoldError: The model cannot be updated, the data cannot be read, or `out` holds a run.
@@ -119,18 +119,18 @@ def update(
     if out is None:
         data = read_new(before, new, reading)
         features = grown_features(run.features, data, table)
-        return _updated(run, data, features, epochs, device, progress)
+        return _update(run, data, features, epochs, device, progress)
     folder = RunFolder(out)
     with folder.locked():
         folder.check_free(SECTION)
         data = read_new(before, new, reading)
         features = grown_features(run.features, data, table)
-        found = _updated(run, data, features, epochs, device, progress)
+        found = _update(run, data, features, epochs, device, progress)
         folder.save(found)
     return found
 
 
-def _updated(
+def _update(
     run: Run,
     data: Interactions | None,
     features: ItemFeatures | None,
@@ -138,18 +138,21 @@ def _updated(
     device: str | None,
     progress: bool,
 ) -> Run:
-    """The new run in memory."""
+    """The updated run, not yet saved."""
     started = time.perf_counter()
     catalogue = ItemCatalogue(run.item_ids, run.titles, run.genres)
     joined = join(unweighted(run), run.user_ids, catalogue, data)
     if features is not None:
         joined = replace(joined, catalogue=described(joined.catalogue, features))
-    settings = _settings(run, device)
+    settings = _fixed_settings(run, device)
     if epochs is None:
-        epochs = max(1, round(SHARE * run.metrics["best_epoch"]))
+        epochs = max(1, round(EPOCH_FRACTION * run.metrics["best_epoch"]))
     if joined.new_interactions:
-        way, times = WAYS.get(run.model.kind, _descended), joined_times(joined, run.times, data)
-        split = _split(run, joined, times)
+        way, times = (
+            UPDATES.get(run.model.kind, _update_vectors),
+            joined_times(joined, run.times, data),
+        )
+        split = _split_without_test(run, joined, times)
         outcome = way(run.model, joined, split, settings, epochs, progress)
         joined = replace(joined, train=split.recent(run.model.half_life).train)
     else:
@@ -159,15 +162,17 @@ def _updated(
     return updated_run(run, data, joined, outcome, features, times)
 
 
-def _closed_form(
+def _update_closed_form(
     old: Model, joined: Joined, split: Split, settings: Settings, epochs: int, progress: bool
 ) -> UpdatedModel:
-    """EASE and RLAE by the cheapest way, other closed forms by a refit."""
-    model, how = _extended(old.fresh(), old, joined, split, settings.train, progress)
+    """Update EASE and RLAE the fastest way, and other closed forms by a refit."""
+    model, how = _update_closed_form_model(
+        old.fresh(), old, joined, split, settings.train, progress
+    )
     return UpdatedModel(model, linear=how)
 
 
-def _extended(
+def _update_closed_form_model(
     model: Model,
     old: Model,
     joined: Joined,
@@ -175,9 +180,9 @@ def _extended(
     config: TrainConfig,
     progress: bool,
 ) -> tuple[Model, str]:
-    """A new closed form for all interactions, and how it was made from the old one."""
+    """A closed form for all interactions, and how it was computed from the old one."""
     is_exact = isinstance(model, EASE | RLAE) and type(model) is type(old)
-    if not is_exact or is_weighted(split.train):  # by recency, which changes every weight
+    if not is_exact or is_weighted(split.train):  # recency changes every weight
         return solve(model, split, config, Context(progress=progress)), "refitted"
     assert isinstance(model, EASE | RLAE)
     assert isinstance(old, EASE | RLAE)
@@ -189,10 +194,10 @@ def _extended(
     return model.eval(), how
 
 
-def _descended(
+def _update_vectors(
     old: Model, joined: Joined, split: Split, settings: Settings, epochs: int, progress: bool
 ) -> UpdatedModel:
-    """Vectors that grow and a few epochs."""
+    """Add rows for new users and items to the vectors, and train for a few epochs."""
     assert isinstance(old, EmbeddingModel)
     model = old.fresh()
     check(settings, model, split)
@@ -209,16 +214,16 @@ def _descended(
         generator=torch.Generator().manual_seed(0),
     )
     model.to(pick_device(settings.train.device))
-    put_weights(model, start)
+    load_weights(model, start)
     model.eval()
     model.cache_embeddings(Graph.from_csr(split.train, model.device))
     return UpdatedModel(model, epochs)
 
 
-def _hybrid(
+def _update_hybrid(
     old: Model, joined: Joined, split: Split, settings: Settings, epochs: int, progress: bool
 ) -> UpdatedModel:
-    """The linear part, then the network, with the blend and half-lives that the run had chosen."""
+    """Update the linear part, then the network; the blend and the half-lives stay."""
     assert isinstance(old, Hybrid)
     whole, split = split, split.recent(old.half_life)
     check(settings, old.fresh(), split)
@@ -226,18 +231,20 @@ def _hybrid(
     for part in further:
         if part.kind is not Kind.CLOSED_FORM:
             raise ItemfoldError(
-                f"a hybrid with {type(part).__name__} cannot be updated: train it anew"
+                f"a hybrid with {type(part).__name__} cannot be updated: train a new run"
             )
     how, linear, gnn = "", old.linear, old.gnn
     if linear is not None:
-        fresh = _covering_new_items(linear, old.n_items, split, settings.train)
-        linear, how = _extended(fresh, linear, joined, split, settings.train, progress)
+        fresh = _with_room_for_new_items(linear, old.n_items, split, settings.train)
+        linear, how = _update_closed_form_model(
+            fresh, linear, joined, split, settings.train, progress
+        )
     others = [
-        _extended(part.fresh(), part, joined, split, settings.train, progress)[0]
+        _update_closed_form_model(part.fresh(), part, joined, split, settings.train, progress)[0]
         for part in further
     ]
     if gnn is not None:
-        found = _descended(gnn, joined, split, settings, epochs, progress).model
+        found = _update_vectors(gnn, joined, split, settings, epochs, progress).model
         assert isinstance(found, EmbeddingModel)
         gnn = found
     model = Hybrid(**{**old.settings, "gnn": gnn, "linear": linear, "others": others or None})
@@ -247,23 +254,28 @@ def _hybrid(
     return UpdatedModel(model.eval(), epochs, how)
 
 
-WAYS: dict[Kind, Callable[..., UpdatedModel]] = {  # all others: `_descended`
-    Kind.CLOSED_FORM: _closed_form,
-    Kind.HYBRID: _hybrid,
+UPDATES: dict[Kind, Callable[..., UpdatedModel]] = {  # all others: `_update_vectors`
+    Kind.CLOSED_FORM: _update_closed_form,
+    Kind.HYBRID: _update_hybrid,
 }
 
 
-def _covering_new_items(linear: Model, before: int, split: Split, config: TrainConfig) -> Model:
-    """A linear part that covered all items covers the new ones as well, as far as allowed."""
+def _with_room_for_new_items(
+    linear: Model, before: int, split: Split, config: TrainConfig
+) -> Model:
+    """A new linear part; if the old one covered all items, it also covers the new ones.
+
+    The number of items is limited by the device.
+    """
     items = linear.settings.get("items")
     if items is None or items < before:
         return renewed(linear)
-    most = COVERED["cuda" if pick_device(config.device).type == "cuda" else "cpu"]
+    most = MAX_DENSE_ITEMS["cuda" if pick_device(config.device).type == "cuda" else "cpu"]
     return renewed(linear, items=min(max(most, items), split.n_items))
 
 
-def _settings(run: Run, device: str | None) -> Settings:
-    """The settings of the run, of which nothing is chosen again."""
+def _fixed_settings(run: Run, device: str | None) -> Settings:
+    """The settings of the run, none of which is left open."""
     train = dict(run.config["train"])
     if device is not None:
         train["device"] = device
@@ -273,8 +285,8 @@ def _settings(run: Run, device: str | None) -> Settings:
     return resolve(Request({"model": run.model, **lists, "train": train}))
 
 
-def _split(run: Run, joined: Joined, times: Floats | None) -> Split:
-    """All interactions as training data; nothing is held out."""
+def _split_without_test(run: Run, joined: Joined, times: Floats | None) -> Split:
+    """A split with all interactions as training data."""
     known = None if times is None else times_of(joined.train, joined.user_ids, times)
     empty = as_ones(sp.csr_array((0, joined.train.shape[1]), dtype=np.float32))
     return Split(

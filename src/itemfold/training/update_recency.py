@@ -1,4 +1,4 @@
-"""Recency in an update: weights by half-life are computed anew from the times of interactions."""
+"""Recency in an update: weights by half-life are recomputed from the times of interactions."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from itemfold.training.run import Run
 
 
 def check_weights(run: Run) -> None:
-    """Raise if a run has weights other than by recency, or needs times that it does not have."""
+    """Raise if a run has weights other than by recency, or lacks the times that it needs."""
     model = run.model
     popularity = model.popularity_half_life if isinstance(model, Hybrid) else None
     if (fades(model.half_life) or fades(popularity)) and run.times is None:
         raise ItemfoldError(
-            "a run that counts recent interactions more, but does not hold the times of all of "
-            "them, cannot be updated: train it anew"
+            "a run with a half-life cannot be updated unless it has the times of all its "
+            "interactions: train a new run"
         )
     if is_weighted(run.interactions) and not _is_by_recency(run):
-        raise ItemfoldError("a run with weighted interactions cannot be updated: train it anew")
+        raise ItemfoldError("a run with weighted interactions cannot be updated: train a new run")
 
 
 def unweighted(run: Run) -> sp.csr_array:
@@ -34,12 +34,12 @@ def unweighted(run: Run) -> sp.csr_array:
 
 
 def times_of(train: sp.csr_array, ids: IdMap, times: Floats) -> Times:
-    """Times that are aligned with the entries of a matrix."""
+    """Times aligned with the entries of a matrix."""
     return Times(ids, sp.csr_array((times, train.indices, train.indptr), shape=train.shape))
 
 
 def _is_by_recency(run: Run) -> bool:
-    """Whether the weights of a run follow from its half-life and its times alone."""
+    """Whether the weights of a run follow from its half-life and times alone."""
     half_life, times = run.model.half_life, run.times
     if half_life is None or not fades(half_life) or times is None:
         return False

@@ -40,8 +40,8 @@ def updated_run(
 ) -> Run:
     """The run with an updated model; the given run is unchanged.
 
-    ``data`` are the new interactions, ``joined`` the old and the new ones together, ``times`` when
-    those happened.
+    ``data`` has the new interactions, ``joined`` the old and the new ones, and ``times`` the times
+    of all of them.
     """
     name, user_ids, item_ids = str(run.dataset["name"]), joined.user_ids, joined.catalogue.item_ids
     dataset = {
@@ -87,7 +87,7 @@ def updated_run(
 
 
 def _config(run: Run, model: Model, summary: dict[str, Any]) -> Config:
-    """The settings of the run; of its data, which now has several sources, only how to read it."""
+    """The settings of the run; section data keeps only the reading options."""
     config = {section: dict(values) for section, values in run.config.items()}
     config["data"] = {key: config["data"][key] for key in READING if key in config["data"]}
     seed = config["split"].get("seed", 0)

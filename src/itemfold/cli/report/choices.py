@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from html import escape
 
 from itemfold.cli.report.table import html_table
-from itemfold.cli.tables.details import taken_candidate
+from itemfold.cli.tables.details import selected_candidate
 from itemfold.cli.tables.layout import setting_value
 from itemfold.settings.toml_file import flat
 from itemfold.training.run import Run
@@ -29,7 +29,7 @@ def _candidates(run: Run) -> str:
     for number, entry in enumerate(run.metrics.get("candidates", [])):
         epochs = f"{entry['best_epoch']} of {entry['epochs']}"
         cells = [escape(entry["name"]), epochs, f"{entry[metric]:.4f}"]
-        rows.append(_marked(cells, taken=number == taken_candidate(run)))
+        rows.append(_marked(cells, taken=number == selected_candidate(run)))
     note = "Networks that were trained, each summed with the linear part."
     return _tried(note, ["network", "best epoch", metric, ""], rows, text=1)
 

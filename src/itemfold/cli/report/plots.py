@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemfold.cli.tables.details import taken_candidate
+from itemfold.cli.tables.details import selected_candidate
 from itemfold.evaluation.activity import ByActivity, merged_group
 from itemfold.evaluation.intervals import Interval, bootstrap_interval
 from itemfold.evaluation.tradeoff import Sweep
@@ -53,7 +53,7 @@ def learning_curves(runs: Mapping[str, Run]) -> str:
     def draw(axes: Any) -> None:
         for colour, (name, run) in zip(cycle(COLOURS), runs.items(), strict=False):
             metric = run.config["train"].get("metric", "ndcg@20")
-            taken = taken_candidate(run)
+            taken = selected_candidate(run)
             for candidate, points in _curves(run, metric).items():
                 if points[-1][0] == 0:  # a closed form has no epochs: a horizontal line
                     level = {"color": colour, "linewidth": 1.5, "linestyle": "--"}

@@ -1,4 +1,4 @@
-"""Tables of results by activity: new users, and light, middle and heavy ones."""
+"""Tables of results by user activity."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NEW = "new: first seen in the test period, known by their first interactions the
 
 
 def by_activity(found: ByActivity) -> list[ResultTable]:
-    """Means and intervals of each group of users; empty if all users are alike."""
+    """A table of means and intervals by group of users; empty if there are fewer than three."""
     if len(found) < 3:
         return []
     names, metrics = [group.name for group in found], list(next(iter(found.values())))
@@ -35,7 +35,7 @@ def by_activity(found: ByActivity) -> list[ResultTable]:
 
 
 def compared_by_activity(compared: ActivityComparison) -> ResultTable:
-    """The change of each run from the first in each group."""
+    """A table of the relative change of each run from the first run, by group of users."""
     names = [group.name for group in compared.groups]
     rows: list[tuple[Cell, ...]] = []
     for group in compared.groups:
@@ -52,12 +52,12 @@ def compared_by_activity(compared: ActivityComparison) -> ResultTable:
 
 
 def is_indented(name: str, names: Iterable[str]) -> bool:
-    """Whether the name of a group is indented, as a part of the known users."""
+    """Whether the name of a group is indented, as a subset of the known users."""
     return name in THIRDS and "new" in names
 
 
 def groups_note(names: Iterable[str]) -> str:
-    """What the columns and groups of a table mean."""
+    """A note that defines the columns and groups of a table."""
     return f"{ITEMS}; {NEW}" if "new" in names else ITEMS
 
 

@@ -28,7 +28,7 @@ SHORT = {  # columns of the table of all models
 
 
 def model_table() -> ResultTable:
-    """A row for each model: what it can do, and its measured NDCG on several data sets."""
+    """A table of all models: capabilities, and measured NDCG on several data sets."""
     measured = _measured()
     counts = Counter(data for name in MODELS for data in measured.get(name, {}))
     shown = [data for data in SHORT if counts[data] > len(MODELS) / 2]
@@ -56,7 +56,7 @@ def model_table() -> ResultTable:
 
 
 def one_model(name: str) -> list[ResultTable]:
-    """Tables on one model: what it is, its settings, and its measured figures."""
+    """Tables of one model: properties, settings and measured figures."""
     if name not in MODELS:
         raise ItemfoldError(f"'MODEL' must be one of {', '.join(MODELS)}, got {name!r}")
     model = MODELS[name]
@@ -74,10 +74,10 @@ def one_model(name: str) -> list[ResultTable]:
     tables = [ResultTable(("", name), tuple(facts.items()), words=2, notes=tuple(about))]
     if settings := schema(model):
         rows = [
-            (f"model.{key}", "chosen by the model" if value is None else setting_value(value))
+            (f"model.{key}", "selected by the model" if value is None else setting_value(value))
             for key, value in settings.items()
         ]
-        change = "change one with --set, such as --set " + rows[0][0] + "=VALUE"
+        change = "to change a setting: --set " + rows[0][0] + "=VALUE"
         tables.append(ResultTable(("setting", "default"), tuple(rows), words=2, notes=(change,)))
     if found := _measured().get(name):
         figures: list[tuple[Cell, ...]] = []

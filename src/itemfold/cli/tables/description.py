@@ -1,4 +1,4 @@
-"""A data set on a terminal, and the negatives that PageRank sampling would draw."""
+"""The description of a data set, and of the negatives that PageRank sampling draws."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from itemfold.data.describe import Description
 from itemfold.sampling.ppr_diagnostics import PPRReport
 
 PPR_COLUMNS = ("setting", "near items", "effective items", "false negatives", "× uniform")
-WIDTH = 40  # of the longest bar of a histogram, in characters
+BAR_WIDTH = 40  # characters of the longest bar of a histogram
 
 
 def description(found: Description) -> RenderableType:
-    """Counts, two small histograms, what was assumed, and the warnings."""
+    """Counts, degree histograms, assumptions and warnings of a data set."""
     parts: list[RenderableType] = [_facts_grid(found)]
     for title, side in (("user", found.user_degrees), ("item", found.item_degrees)):
         quantiles = "  ".join(f"{q} {value:,.0f}" for q, value in side.quantiles.items())
@@ -36,7 +36,7 @@ def description(found: Description) -> RenderableType:
 
 
 def facts_table(found: Description) -> ResultTable:
-    """Counts, quantiles and warnings, a row each."""
+    """A table of counts and quantiles, with the warnings as notes."""
     rows: list[tuple[Cell, ...]] = [(name, value) for name, value in _facts(found)]
     for title, side in (("user", found.user_degrees), ("item", found.item_degrees)):
         rows.append((f"interactions per {title}, mean", Figure.number(side.mean, ",.1f")))
@@ -52,7 +52,7 @@ def _facts_grid(found: Description) -> Table:
     table.add_column(style="bold")
     table.add_column()
     for name, value in _facts(found):
-        table.add_row(name, Text(value))  # a file name is not markup
+        table.add_row(name, Text(value))  # a file name may look like markup
     return table
 
 
@@ -96,7 +96,7 @@ def _bars(histogram: Sequence[tuple[int, int, int]], unit: str) -> str:
     lines: list[str] = []
     for low, high, count in histogram:
         bin_ = f"{low:,}" if low == high else f"{low:,}–{high:,}"
-        eighths = max(round(8 * WIDTH * count / most), 1 if count else 0)
+        eighths = max(round(8 * BAR_WIDTH * count / most), 1 if count else 0)
         bar = "█" * (eighths // 8) + ("", *"▏▎▍▌▋▊▉")[eighths % 8]
         shown = unit.removesuffix("s") if count == 1 else unit
         lines.append(f"{bin_:>17} {bar} {count:,}" + (f" {shown}" if not lines else ""))
@@ -104,7 +104,7 @@ def _bars(histogram: Sequence[tuple[int, int, int]], unit: str) -> str:
 
 
 def ppr_table(found: PPRReport) -> ResultTable:
-    """The draws of several settings of the PageRank sampler."""
+    """A table of the negatives drawn with several settings of the PageRank sampler."""
     rows: list[tuple[Cell, ...]] = [
         ("uniform", Figure.number(0.0, ".2%"), "", Figure.number(found.uniform, ".4%"), "")
     ]
@@ -120,7 +120,7 @@ def ppr_table(found: PPRReport) -> ResultTable:
 
 
 def ppr_negatives(found: PPRReport) -> RenderableType:
-    """PageRank of items without interaction, and the draws of several sampler settings."""
+    """PageRank of items without interaction, and the negatives drawn with several settings."""
     values = Table(
         title=f"Personalised PageRank of items without interaction ({found.users} users)"
     )

@@ -1,4 +1,4 @@
-"""Everything about a trained run that its summary leaves out."""
+"""Details of a trained run: all metrics, groups of users, parts, selected settings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def all_metrics(run: Run) -> ResultTable:
 
 
 def chosen(run: Run) -> list[str]:
-    """Lines on the settings that a run tried and chose itself."""
+    """Lines that list the settings that a run tried and selected."""
     metrics, metric = run.metrics, run.config["train"]["metric"]
     lines = []
     for entry in metrics.get("candidates", []):
@@ -62,8 +62,8 @@ def chosen(run: Run) -> list[str]:
     return lines
 
 
-def taken_candidate(run: Run) -> int:
-    """The index of the network that a run chose."""
+def selected_candidate(run: Run) -> int:
+    """The index of the network that a run selected."""
     metric = run.config["train"]["metric"]
     values = [entry[metric] for entry in run.metrics.get("candidates", [])]
     return values.index(max(values)) if values else 0

@@ -1,4 +1,4 @@
-"""Tables of results that do not know how they are shown, and five ways to show them."""
+"""Tables of results, rendered for a terminal or as Markdown, LaTeX, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ FORMATS = ("table", "markdown", "latex", "csv", "json")
 
 @dataclass(frozen=True)
 class Figure:
-    """A cell with numbers: its text for people, and its values for programs.
+    """A cell with numbers: its text for people, and its values for CSV and JSON.
 
-    Each value has a suffix, such as " low" for a bound: in CSV and JSON it is in a column of its
-    own, the name of the cell's column with this suffix. Without values a cell is for people only.
+    Each value has a suffix, such as " low" for a bound. In CSV and JSON, it is in the column named
+    by the cell's column and this suffix. A cell without values is left out there.
     """
 
     text: str
@@ -44,12 +44,12 @@ class Figure:
 
     @classmethod
     def again(cls, value: str | int) -> Figure:
-        """The word or number of the row above, which people need not read again."""
+        """A repetition of the cell above, shown as empty text."""
         return cls("", (("", value),))
 
 
 def measured(found: Interval) -> tuple[Figure, Figure]:
-    """Two cells: a mean, which has its bounds as values, and the interval for people."""
+    """Two cells: a mean whose values include the bounds, and the interval as text."""
     values = (("", found.mean), (" low", found.low), (" high", found.high))
     return Figure(f"{found.mean:.4f}", values), Figure(interval_text(found.low, found.high), ())
 
@@ -63,10 +63,10 @@ class ResultTable:
 
     Attributes:
         columns: Names of the columns.
-        rows: Cells of each row: words, whole numbers or figures; "" for none.
-        words: How many of the first columns are words; the others are numbers.
-        title: What the table is about; may be empty.
-        notes: Sentences below the table.
+        rows: Cells of each row: words, whole numbers or figures; "" if empty.
+        words: Number of leading text columns; the others are numbers.
+        title: The title of the table; may be empty.
+        notes: Notes below the table.
     """
 
     columns: tuple[str, ...]
@@ -76,7 +76,7 @@ class ResultTable:
     notes: tuple[str, ...] = ()
 
     def texts(self) -> list[list[str]]:
-        """The cells of each row as people read them."""
+        """The cells of each row as text."""
         return [[_text(cell) for cell in row] for row in self.rows]
 
     def records(self) -> list[dict[str, Any]]:
@@ -96,13 +96,13 @@ class ResultTable:
 
 
 def check_format(name: str) -> str:
-    """A known format; raises ItemfoldError for others."""
+    """Return the name of a format; raise ItemfoldError if it is unknown."""
     one_of("--format", name, FORMATS)
     return name
 
 
 def print_tables(tables: Sequence[ResultTable], format_: str) -> None:
-    """Print tables on stdout in a format; only a table for people is wrapped to the terminal."""
+    """Print tables on stdout; only the format "table" is wrapped to the terminal."""
     if format_ == "table":
         for table in tables:
             console.print(on_terminal(table))
@@ -124,7 +124,7 @@ def on_terminal(table: ResultTable) -> RenderableType:
 
 
 def as_markdown(tables: Sequence[ResultTable]) -> str:
-    """Tables of GitHub's Markdown, numbers aligned to the right."""
+    """Tables in GitHub's Markdown, with numbers aligned to the right."""
     parts = []
     for table in tables:
         marks = ["---" if n < table.words else "---:" for n in range(len(table.columns))]
@@ -186,7 +186,7 @@ LATEX = {
 
 
 def latex_text(text: str) -> str:
-    """Text with the characters that LaTeX would read as commands replaced.
+    """Text with LaTeX's special characters escaped.
 
     >>> latex_text("ndcg@20 <.001 95 %")
     'ndcg@20 $<$.001 95 \\\\%'
@@ -195,7 +195,7 @@ def latex_text(text: str) -> str:
 
 
 def as_csv(tables: Sequence[ResultTable]) -> str:
-    """One CSV table; of several tables, with a column for their titles."""
+    """One CSV table; several tables get a column with their titles."""
     rows = []
     for table in tables:
         title = {"table": table.title or "results"} if len(tables) > 1 else {}
@@ -226,7 +226,7 @@ RENDERERS: dict[str, Callable[[Sequence[ResultTable]], str]] = {
 
 
 def _sentence(text: str) -> str:
-    """A text that begins with a capital letter and ends with a full stop."""
+    """A text with an initial capital and a final full stop."""
     text = text.strip()
     return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", ":", "?")) else ".")
 

@@ -1,4 +1,4 @@
-"""What all output shares: the console, tables on terminals, number formats."""
+"""Shared output: the console, tables for terminals, number formats."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def new_table(*columns: str, numbers: Sequence[str] = ()) -> Table:
 
 
 def add_row(table: Table, *cells: str) -> None:
-    """Add a row of plain text: rich would read parts of an id or a name as markup or emoji."""
+    """Add a row of plain text, because rich would read parts of an id as markup or emoji."""
     table.add_row(*map(Text, cells))
 
 
@@ -41,7 +41,7 @@ def print_line(text: str) -> None:
 
 
 def program() -> str:
-    """How to call this program: ``itemfold``, or the path that was typed if that is not on PATH."""
+    """The command to show in hints: ``itemfold``, or its path if that is not on PATH."""
     typed = Path(sys.argv[0])
     if typed.name != "itemfold":  # python -m itemfold, or a test
         return "itemfold"
@@ -74,7 +74,7 @@ def interval_text(low: float, high: float) -> str:
 
 
 def setting_value(value: Any) -> str:
-    """The value of a setting, its numbers without trailing zeros.
+    """The value of a setting as text, with numbers without trailing zeros.
 
     >>> setting_value(50.0), setting_value(((0.0, 0.3, 16.0),))
     ('50', '[[0, 0.3, 16]]')
@@ -87,7 +87,7 @@ def setting_value(value: Any) -> str:
 
 
 def counted(count: int, things: str) -> str:
-    """A number of things.
+    """A count with its unit.
 
     >>> counted(1, "users"), counted(1200, "users")
     ('1 user', '1,200 users')

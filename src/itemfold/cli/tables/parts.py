@@ -1,4 +1,4 @@
-"""The parts of a hybrid, each alone, against the whole on test data."""
+"""The parts of a hybrid compared with the sum on test data."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from rich.text import Text
 from itemfold.cli.tables.layout import add_row, new_table, p_phrase, p_value
 from itemfold.training.run import Run
 
-LEAST_GAIN = 0.01  # a part that is better by more than this share is named in a warning
-LEVEL = 0.05  # so is one that is better with a p-value below this
+MIN_GAIN = 0.01  # relative gain above which a better part causes a warning
+LEVEL = 0.05  # p-value below which a better part causes a warning
 
 
 @dataclass(frozen=True)
 class PartAlone:
-    """A part of a hybrid by itself."""
+    """The test metric of one part of a hybrid alone."""
 
     name: str
     value: float  # of the metric that selected the settings
-    whole: float | None  # that of the hybrid; None in runs that did not store it
+    whole: float | None  # value of the hybrid; None if the run did not store it
     p: float  # of a paired t-test against the hybrid
 
     @property
@@ -33,23 +33,23 @@ class PartAlone:
         """Whether the part is better than the hybrid, significantly or by more than 1 %."""
         if self.whole is None or self.value <= self.whole:
             return False
-        return self.p < LEVEL or self.value > (1 + LEAST_GAIN) * self.whole
+        return self.p < LEVEL or self.value > (1 + MIN_GAIN) * self.whole
 
 
 def parts_alone(run: Run) -> list[PartAlone]:
-    """The parts of a run from the best to the worst; empty for other models than hybrids."""
+    """The parts of a hybrid, best first; empty for other models."""
     metric = run.config["train"]["metric"]
     found = []
     for name, part in run.metrics.get("parts", {}).items():
         whole = run.metrics["test"].get(metric)
-        if "difference" in part:  # also where the metric has another cut-off than those of the test
+        if "difference" in part:  # the metric may have another cut-off than those of the test
             whole = part[metric] - part["difference"]
         found.append(PartAlone(name, part[metric], whole, part["p"]))
     return sorted(found, key=lambda part: -part.value)
 
 
 def parts_table(run: Run) -> RenderableType:
-    """The whole and each part alone on test data, with a warning if a part is better."""
+    """A table of the sum and of each part alone on test data, with a warning if one is better."""
     parts = parts_alone(run)
     if not parts:
         return Group()
@@ -65,13 +65,13 @@ def parts_table(run: Run) -> RenderableType:
 
 
 def part_warning(run: Run) -> str:
-    """A sentence on the best part that is better than the whole on test; empty if none is."""
+    """A warning about the best part that is better than the sum on test, or ""."""
     better = next((part for part in parts_alone(run) if part.is_better), None)
     if better is None:
         return ""
     metric = run.config["train"]["metric"]
     return (
         f"on test, {better.name} alone has {metric} {better.value:.4f}, the sum of the parts "
-        f"{better.whole:.4f} ({p_phrase(better.p)}): validation chose the sum, "
-        "and the test part does not confirm this choice"
+        f"{better.whole:.4f} ({p_phrase(better.p)}): validation selected the sum, "
+        "but the test part does not confirm it"
     )

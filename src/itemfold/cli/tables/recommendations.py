@@ -22,7 +22,7 @@ SHOWN_REASONS = 3
 
 
 def recommendations(found: Recommendations) -> RenderableType:
-    """A list of items with the largest reasons."""
+    """A table of recommended items with their main reasons."""
     if not len(found):
         parts: list[RenderableType] = [
             Text(f"{NOTHING} (--seen allows items of the history)", style="yellow")
@@ -51,12 +51,14 @@ def recommendations(found: Recommendations) -> RenderableType:
 
 
 def because(pick: Recommendation, *, lines: bool) -> str:
-    """The largest contributions to a score, the sum of the others, and that of the user's vector.
+    """The largest contributions to a score, the sum of the others, and the user's own one.
 
-    With ``lines`` each reason has a line of its own, as titles are long.
+    With ``lines``, each reason is on its own line, because titles are long.
     """
     reasons = [reason for reason in pick.reasons if is_shown(reason.share, pick)]
-    most = SHOWN_REASONS + (len(reasons) == SHOWN_REASONS + 1)  # one more is named as well
+    most = SHOWN_REASONS + (
+        len(reasons) == SHOWN_REASONS + 1
+    )  # a single remaining reason is named as well
     parts = [(reason.share, str(reason.title or reason.item)) for reason in reasons[:most]]
     if others := reasons[most:]:
         parts.append((sum(reason.share for reason in others), f"{len(others)} others"))
@@ -69,12 +71,12 @@ def because(pick: Recommendation, *, lines: bool) -> str:
 
 
 def is_shown(share: float | None, pick: Recommendation) -> bool:
-    """Whether a contribution to a score is more than nothing."""
+    """Whether a contribution to a score is large enough to show."""
     return share is not None and abs(share) > NEGLIGIBLE * abs(pick.score)
 
 
 def written(line: str, unknown: Sequence[Any], run: Run) -> RenderableType:
-    """A line on the lists that were written, and notes on unknown ids and users without a list."""
+    """A summary line, with notes on unknown ids and users without a list."""
     parts = [Text(line)]
     if unknown:
         parts.append(Text(unknown_ids(unknown), style="yellow"))
@@ -85,5 +87,5 @@ def written(line: str, unknown: Sequence[Any], run: Run) -> RenderableType:
 
 
 def unknown_ids(ids: Sequence[Any]) -> str:
-    """A note on the ids that the model does not know."""
-    return f"not known to this model and left out: {', '.join(map(str, ids))}"
+    """A note that lists ids unknown to the model."""
+    return f"unknown to this model and skipped: {', '.join(map(str, ids))}"

@@ -10,15 +10,15 @@ from itemfold.errors import ItemfoldError
 from itemfold.evaluation.metrics import headline_metrics
 from itemfold.experiments.repeats import Repeats, deviation
 
-ONCE = {
-    "seeds": "each draws split and training anew",
-    "folds": "every user or interaction is tested in one of them",
-    "time windows": "each model knows all that came before its window",
+MEANING = {
+    "seeds": "each has its own split and training",
+    "folds": "every user or interaction is tested once",
+    "time windows": "each model is trained on everything before its window",
 }
 
 
 def check_repeats(seeds: int | None, folds: int | None, *, final: bool, tracks: bool) -> None:
-    """Reject combinations of options before anything is read."""
+    """Raise if options are incompatible, before data is read."""
     if seeds is not None and folds is not None:
         raise ItemfoldError("'--seeds' and '--folds' each repeat the training: choose one")
     name, number = ("--folds", folds) if seeds is None else ("--seeds", seeds)
@@ -27,11 +27,11 @@ def check_repeats(seeds: int | None, folds: int | None, *, final: bool, tracks: 
     if final:
         raise ItemfoldError(f"'{name}' needs a test part, which '--final' does not hold out")
     if tracks:
-        raise ItemfoldError(f"'{name}' and '--track' do not work together: remove one")
+        raise ItemfoldError(f"'{name}' and '--track' cannot be combined: remove one")
 
 
 def repeated_table(found: Repeats, metrics: Sequence[str] | None = None) -> ResultTable:
-    """The headline metrics: mean ± standard deviation, range, and popularity beside it."""
+    """A table of headline metrics: mean ± standard deviation, range, and popularity."""
     first = next(iter(found.runs.values()))
     names = headline_metrics(first.metrics["test"]) if metrics is None else metrics
     has_popularity = "popularity" in first.metrics
@@ -44,19 +44,19 @@ def repeated_table(found: Repeats, metrics: Sequence[str] | None = None) -> Resu
         others = found.values(name, "popularity")
         rows.append((*cells, *([spread(others) if others else ""] * has_popularity)))
     columns = ("metric", found.model, "range", *["popularity"] * has_popularity)
-    note = f"mean ± standard deviation over {len(found.runs)} {found.kind}; {ONCE[found.kind]}"
+    note = f"mean ± standard deviation over {len(found.runs)} {found.kind}; {MEANING[found.kind]}"
     return ResultTable(columns, tuple(rows), notes=(note,))
 
 
 def spread(values: list[float]) -> Figure:
-    """A mean with the standard deviation of the single runs."""
+    """A mean with the standard deviation over runs."""
     mean, by = statistics.fmean(values), deviation(values)
     text = f"{mean:.4f}" + ("" if by is None else f" ± {by:.4f}")
     return Figure(text, (("", mean), (" deviation", by)))
 
 
 def repeated_verdict(found: Repeats) -> str:
-    """One sentence: in how many runs the model is better than popularity, and by how much."""
+    """A sentence: in how many runs the model is better than popularity, and by how much."""
     metric = str(next(iter(found.runs.values())).config["train"]["metric"])
     own, popular = found.values(metric), found.values(metric, "popularity")
     if not own or len(own) != len(popular):

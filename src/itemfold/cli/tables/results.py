@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def tuned(found: Tuned, most: int = 10) -> RenderableType:
-    """The best trials of a search, and the configuration that it started from."""
+    """A table of the best trials of a search, and of its first configuration."""
     keys = list(found.best.settings)
-    bare = [key.partition(".")[2] for key in keys]  # without the section where that is unambiguous
+    bare = [key.partition(".")[2] for key in keys]  # the section is left out if that is unambiguous
     short = (one if bare.count(one) == 1 else key for one, key in zip(bare, keys, strict=True))
     numbers = (found.metric, "epoch", "seconds", *short)
     table = new_table("trial", *numbers, numbers=numbers)
@@ -43,7 +43,7 @@ def tuned(found: Tuned, most: int = 10) -> RenderableType:
 
 
 def evaluation(result: Evaluation, notes: Sequence[str] = ()) -> list[ResultTable]:
-    """Metrics with their confidence intervals, then those of each group of users by activity."""
+    """Tables of metrics with confidence intervals, in total and by group of users."""
     intervals = bootstrap_intervals(result.per_user)
     rows = [
         (name, *(measured(intervals[name]) if name in intervals else (Figure.number(value), "")))
@@ -56,7 +56,7 @@ def evaluation(result: Evaluation, notes: Sequence[str] = ()) -> list[ResultTabl
 
 
 def sweep(found: Sweep) -> ResultTable:
-    """The metrics at each value of a slider, with the change of accuracy."""
+    """A table of the metrics at each value of a slider, with the change of NDCG."""
     first, base = found.points[0].metrics, found.series("ndcg")[0]
     keys = [key for key in first if key != f"ndcg@{found.k}"]
     rows = []

@@ -1,4 +1,4 @@
-"""The answer after training: five metrics beside popularity, a verdict, and one user's list."""
+"""The summary of a trained run: a verdict, five metrics beside popularity, one user's list."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from itemfold.serving.recommender import Recommender
 from itemfold.training.run import Run
 
 LEVEL = 0.05  # a difference with a larger p-value may be chance
-FEW_USERS, FEW_ITEMS = 10, 100  # below which figures mislead
+MIN_USERS, MIN_ITEMS = 10, 100  # with fewer, the figures are unreliable
 LISTED = 5  # items of the example list
 SHOWN_HISTORY = 4  # items of the example user's history
 MEANING = {
@@ -36,7 +36,7 @@ MEANING = {
 
 
 def summary(run: Run, metrics: Sequence[str] | None = None) -> RenderableType:
-    """The headline metrics, or those that were asked for, and the verdict."""
+    """The verdict, warnings, and the headline metrics or the requested ones."""
     if not run.metrics["test"]:
         valid = [(name, Figure.number(value)) for name, value in run.metrics["valid"].items()]
         shown = ResultTable(("metric", "validation"), tuple(valid))
@@ -50,21 +50,23 @@ def summary(run: Run, metrics: Sequence[str] | None = None) -> RenderableType:
 
 
 def cautions(run: Run) -> list[str]:
-    """Why the figures of a run may mislead, if they may."""
+    """Warnings about the figures of a run."""
     found = [warning] if (warning := part_warning(run)) else []
     n_users, n_items = run.metrics.get("users", {}).get("judged", 0), run.interactions.shape[1]
-    if 0 < n_users < FEW_USERS:
-        found.append(f"{counted(n_users, 'test users')} cannot tell a difference from chance")
-    if n_users and n_items < FEW_ITEMS:
+    if 0 < n_users < MIN_USERS:
         found.append(
-            f"of {n_items} items a list of 20 has many by chance, so figures are high; shorter "
-            "lists: itemfold evaluate RUN --k 5"
+            f"{counted(n_users, 'test users')} are too few to tell a difference from chance"
+        )
+    if n_users and n_items < MIN_ITEMS:
+        found.append(
+            f"with {n_items} items, a list of 20 contains many by chance, so the figures are high; "
+            "evaluate shorter lists with: itemfold evaluate RUN --k 5"
         )
     return found
 
 
 def how_trained(run: Run) -> str:
-    """A line on how long a run was trained, and on how many users it was tested."""
+    """A line with the epochs, the training time and the number of test users of a run."""
     metrics, epochs, best = run.metrics, run.metrics["epochs"], run.metrics["best_epoch"]
     n_evaluated = metrics.get("users", {}).get("judged", 0)
     if not n_evaluated and not metrics["valid"]:
@@ -79,7 +81,7 @@ def how_trained(run: Run) -> str:
 
 
 def known_and_new(run: Run) -> str:
-    """The metric of new users and of known ones apart; empty if all are alike in that."""
+    """The metrics of new and of known users; "" unless the run has both."""
     metric = run.config["train"]["metric"]
     found = [
         f"{group.users:,} {group.name} with {metric} {values[metric].mean:.4f}"
@@ -90,7 +92,7 @@ def known_and_new(run: Run) -> str:
 
 
 def headlines(run: Run, metrics: Sequence[str] | None = None) -> ResultTable:
-    """Five metrics of the model with intervals, beside popularity and the best part alone."""
+    """A table of metrics with intervals, beside popularity and the best part alone."""
     test, model = run.metrics["test"], run.metrics["model"]
     names = headline_metrics(test) or list(test) if metrics is None else list(metrics)
     intervals = bootstrap_intervals({n: run.per_user[n] for n in names if n in run.per_user})
@@ -109,7 +111,7 @@ def headlines(run: Run, metrics: Sequence[str] | None = None) -> ResultTable:
 
 
 def check_shown(metrics: Sequence[str] | None) -> list[str] | None:
-    """The keys of metrics that training computes; others raise before anything is trained."""
+    """The keys of requested metrics; raises before training if it does not compute one."""
     if metrics is None:
         return None
     parsed = [parse_metric(text) for text in metrics]
@@ -124,14 +126,14 @@ def check_shown(metrics: Sequence[str] | None) -> list[str] | None:
 
 @dataclass(frozen=True)
 class Reference:
-    """What a run is compared with: popularity, or its best part."""
+    """A reference that a run is compared with: popularity, or its best part."""
 
     name: str
     values: dict[str, float]  # metrics, and the paired test: difference, low, high and p
 
 
 def references(run: Run) -> list[Reference]:
-    """Popularity and the best part of a hybrid; empty for runs that did not store them."""
+    """Popularity and the best part of a hybrid, if the run stored them."""
     parts: dict[str, dict[str, float]] = run.metrics.get("parts", {})
     popularity = run.metrics.get("popularity") or parts.get("popularity")
     out = [] if popularity is None else [Reference("popularity", popularity)]
@@ -142,7 +144,7 @@ def references(run: Run) -> list[Reference]:
 
 
 def verdict(run: Run) -> str:
-    """How a run compares with popularity and with its best part, and how surely."""
+    """Sentences that compare a run with popularity and its best part, with p-values."""
     metric, name = run.config["train"]["metric"], run.metrics["model"]
     found = references(run)
     if not found:
@@ -156,7 +158,7 @@ def _against(metric: str, reference: Reference) -> str:
     """A phrase such as "better than popularity in ndcg@20: +9.0% (95 %: +7% to +11%, p <.001)"."""
     values = reference.values
     base = values[metric]
-    if "difference" not in values:  # a run of an earlier release
+    if "difference" not in values:  # stored by an earlier release
         return f"beside {reference.name} with {metric} {base:.4f}"
     if values["difference"] == values.get("low") == values.get("high") == 0:
         return f"equal to {reference.name} in {metric}"
@@ -171,7 +173,7 @@ def _against(metric: str, reference: Reference) -> str:
 
 
 def compared_verdict(runs: Mapping[str, Run]) -> str:
-    """One sentence: which run is best, and how surely it is better than the next one."""
+    """A sentence: which run is best, and whether it is significantly better than the next."""
     metric = next(iter(runs.values())).config["train"]["metric"]
     known = {name: run for name, run in runs.items() if metric in run.metrics["test"]}
     ranked = sorted(known, key=lambda name: -float(known[name].metrics["test"][metric]))
@@ -181,7 +183,7 @@ def compared_verdict(runs: Mapping[str, Run]) -> str:
     value = f"{best} has the best {metric}, {known[best].metrics['test'][metric]:.4f}"
     try:
         found = compare_runs({second: known[second], best: known[best]}, [metric]).tests
-    except ItemfoldError:  # they cannot be paired; a note on tests says why
+    except ItemfoldError:  # the runs cannot be paired; a note gives the reason
         return f"{value}."
     row = next((row for row in found.rows if row.system == best), None)
     if row is None or not np.isfinite(row.p_t):
@@ -195,13 +197,13 @@ def compared_verdict(runs: Mapping[str, Run]) -> str:
 
 
 def typical_users(run: Run, count: int = 1) -> np.ndarray[Any, Any]:
-    """Rows of the training users whose histories have about the median length."""
+    """Rows of training users with a history of about median length."""
     size = np.diff(run.interactions.indptr)
     return np.argsort(np.abs(size - np.median(size)), kind="stable")[:count]
 
 
 def history_names(run: Run, row: int, most: int) -> tuple[list[str], int]:
-    """Titles, or else ids, of some items of a user's history, and the number of further items."""
+    """Titles, or else ids, of the first history items, and the number of remaining ones."""
     names = run.titles if run.titles is not None else run.item_ids.ids
     items = run.interactions.indices[
         run.interactions.indptr[row] : run.interactions.indptr[row + 1]
@@ -210,7 +212,7 @@ def history_names(run: Run, row: int, most: int) -> tuple[list[str], int]:
 
 
 def example_list(run: Run) -> RenderableType:
-    """The recommendations of one known user, with some items of the history."""
+    """The recommendations for one known user, with some items of the history."""
     if not run.interactions.nnz:
         return Group()
     rows = typical_users(run)
@@ -221,7 +223,7 @@ def example_list(run: Run) -> RenderableType:
     more = f" and {others} more" if others else ""
     columns = ["title"] * (run.titles is not None) + ["mostly because of"] * explains
     table = new_table("", "item", *columns, numbers=("",))
-    for column in table.columns[2:]:  # one line an item
+    for column in table.columns[2:]:  # one line per item
         column.no_wrap, column.overflow = True, "ellipsis"
     for rank, pick in enumerate(found, start=1):
         reason = pick.main_reason

@@ -24,7 +24,7 @@ from itemfold.experiments.suites.store import write_json
 from itemfold.experiments.suites.suite import load_suite
 from itemfold.experiments.suites.worker import hardware, load_data
 from itemfold.settings.changes import changes
-from itemfold.training.interrupt import unless_stopped
+from itemfold.training.interrupt import raise_if_stopped
 from itemfold.training.run import Run
 
 SUITE = "inductive"
@@ -84,7 +84,7 @@ def write_example_lists(options: Options, console: Console) -> None:
         if options.data_root is not None:
             here["data"]["data_root"] = str(options.data_root)
         data = load_data(here)
-        runs[name] = unless_stopped(run_config(here, data=data))
+        runs[name] = raise_if_stopped(run_config(here, data=data))
     split = make_split(configs["ITEM"], data)
     content = {
         "users": example_lists(runs, split),

@@ -22,7 +22,7 @@ from itemfold.experiments.build import make_data, run_config
 from itemfold.experiments.suites.jobs import SuiteJob
 from itemfold.experiments.suites.user_values import values_path, write_values
 from itemfold.settings.schema import Config
-from itemfold.training.interrupt import unless_stopped
+from itemfold.training.interrupt import raise_if_stopped
 from itemfold.training.run import Run
 
 # stored for every run besides the columns of its suite, so that another suite can use it
@@ -35,7 +35,7 @@ def perform_job(job: SuiteJob) -> dict[str, Any]:
     """Make a run and return what the store keeps of it."""
     started = time.perf_counter()
     try:
-        run = unless_stopped(_train(job))
+        run = raise_if_stopped(_train(job))
     except ItemfoldError:
         shutil.rmtree(job.unfinished, ignore_errors=True)
         raise

@@ -1,4 +1,4 @@
-"""Closed forms: settings that were left open are chosen on validation, then one fit."""
+"""Closed forms: select open settings on validation, then fit once."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from itemfold.training.progress import track, watch
 from itemfold.training.strategies.noise import is_clear
 
 Trials = list[dict[str, Any]]
-CHOOSING = 6  # trials that fits and evaluations after the choice take
-# Settings are compared on users with about so many held-out items. On ML-1M, with many of them for
-# each user, half of the users cost .1 % on validation; on sparse data 3,000 users of 13,000
-# cost up to 5 %, so there all of them are taken.
+RESERVED_TRIALS = 6  # fits and evaluations after the trials take about as long as so many trials
+# Settings are compared on users with about this many held-out items. On ML-1M, which has many
+# targets per user, using half of the users costs .1 % on validation. On sparse data, 3,000 users of
+# 13,000 cost up to 5 %, so there all users are used.
 TARGETS = 2**15
 
 
 @dataclass
 class ClosedFormState:
-    """Nothing to resume from: an interrupted fit begins again."""
+    """The state of a closed form: an interrupted fit starts again."""
 
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
 def fit(settings: Settings, split: Split, state: ClosedFormState, context: Context) -> FittedModel:
-    """Choose what is open, fit, validate once, and fit again with the validation data."""
+    """Select open settings, fit, validate once, and refit with the validation data."""
     started, config, refits = time.perf_counter(), settings.train, settings.refits(split)
     found, trials = choose_settings(settings.make_model(), split, split.valid, config, context)
     chosen = {"model": found} if found else {}
@@ -70,7 +70,7 @@ def fit(settings: Settings, split: Split, state: ClosedFormState, context: Conte
 
 
 def solve(model: Model, split: Split, config: TrainConfig, context: Context) -> Model:
-    """Set up and fit a new model, by the first of several ranks."""
+    """Set up and fit a new model; with several ranks, the first one fits it."""
     set_up(model, split, config)
     watch(model, show=context.progress)
     fit_on_first(model, split.train)
@@ -80,10 +80,10 @@ def solve(model: Model, split: Split, config: TrainConfig, context: Context) -> 
 def choose_settings(
     model: Model, split: Split, valid: HeldOut | None, config: TrainConfig, context: Context
 ) -> tuple[dict[str, Any], Trials]:
-    """The settings that a model leaves open, and what was tried for them on validation.
+    """The values for the settings that a model leaves open, and the trials on validation.
 
-    The first settings are kept unless the best are better beyond noise: with few users the best
-    is often only lucky.
+    The first trial is kept unless the best one is better beyond noise: with few users, the best
+    trial is often only lucky.
     """
     if valid is None:
         return model.typical_settings(), []
@@ -105,7 +105,7 @@ def _try_settings(
         tried.append(settings)
         values.append(found[metric.key])
         trials.append({**settings, metric.key: float(values[-1].mean()), "seconds": seconds})
-        if context.deadline.left() < CHOOSING * (time.perf_counter() - began) / len(tried):
+        if context.deadline.left() < RESERVED_TRIALS * (time.perf_counter() - began) / len(tried):
             break
     if not tried:
         return {}, []
@@ -116,7 +116,7 @@ def _try_settings(
 
 
 def set_up(model: Model, split: Split, config: TrainConfig) -> None:
-    """Set up a model for the training part, on its device."""
+    """Set up a model for the training part, on the configured device."""
     generator = torch.Generator().manual_seed(config.seed)
     model.setup(split.train, inductive=split.protocol == "inductive", generator=generator)
-    model.to(pick_device(config.device))  # before the fit, which creates tensors there
+    model.to(pick_device(config.device))  # before the fit, which creates tensors on it

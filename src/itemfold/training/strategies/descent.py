@@ -1,4 +1,4 @@
-"""Models that gradient descent trains: select the epoch on validation, then train on all data."""
+"""Gradient descent: select the epoch on validation, then train on all data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itemfold.training.state import DescentState
 
 
 def fit(settings: Settings, split: Split, state: DescentState, context: Context) -> FittedModel:
-    """Train a model; an interrupted training continues from ``state``."""
+    """Train a model, or continue an interrupted training from ``state``."""
     model, refits, selected = sharded(settings.make_model()), settings.refits(split), None
     if state.phase == "select":
         descend(model, settings, split, state, context, valid=split.valid)
@@ -22,7 +22,7 @@ def fit(settings: Settings, split: Split, state: DescentState, context: Context)
         descend(model, settings, whole, state, context, valid=None)
         if not state.stopped:
             split = whole
-        elif selected is not None:  # rather than a model of the first epochs
+        elif selected is not None:  # better than a refit of only a few epochs
             model, refits = selected, False
         else:
             raise KeyboardInterrupt

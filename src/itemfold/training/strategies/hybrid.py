@@ -1,9 +1,9 @@
 """Training of a hybrid in stages: popularity, the linear part, the network, the refit.
 
-Each stage ends with a model that can be used. A stage keeps what it adds only if validation shows a
-gain beyond noise. Settings that were not given follow from the size of the data and the device, or
-are chosen on validation. What was tried and chosen is part of the run: `chosen`, `trials`,
-`candidates` and `alone` in its metrics.
+Each stage ends with a usable model, and keeps what it adds only if validation shows a gain beyond
+noise. Settings that were not requested follow from the size of the data and the device, or are
+selected on validation. The metrics of the run record what was tried and selected: `chosen`,
+`trials`, `candidates` and `alone`.
 """
 
 from __future__ import annotations
@@ -46,119 +46,105 @@ from itemfold.training.strategies.sum_validation import SumValidation
 from itemfold.training.strategies.workbench import FROM_DATA, PARTS, Workbench
 
 NOT_REFITTED = "The budget left no time to fit the parts again with the validation data."
-CHOOSING = 10  # linear fits that choosing takes, about
-SOON = 20.0  # seconds; popularity is not saved if the linear part follows within them
-FOR_STAGES = 30.0  # seconds that must be left to save what a stage has reached
-NEIGHBOURS = [{"name": "itemknn", "neighbours": 200, "shrink": 50.0}]  # for new users, in time
-MOST_PAIRS = 2**30  # of items in one history, with which neighbours take some ten seconds
-FEW_NEIGHBOURS = 50  # of an item in the sparse form, if there is little time
+SELECTION_FITS = 10  # selecting settings takes about as long as so many linear fits
+POPULARITY_SAVE_SECONDS = 20.0  # popularity is saved only if the linear part takes longer
+STAGE_SAVE_SECONDS = 30.0  # a stage is saved only if this much of the budget is left
+NEIGHBOURS = [{"name": "itemknn", "neighbours": 200, "shrink": 50.0}]  # suits new users, with times
+MAX_ITEM_PAIRS = 2**30  # within histories; neighbours of so many take about ten seconds
+QUICK_NEIGHBOURS = 50  # per item in the sparse form, with a short budget
 
 
 def fit(settings: Settings, split: Split, state: HybridState, context: Context) -> FittedModel:
-    """Popularity, then the linear part, then the network while it pays; then the refit."""
+    """Train a hybrid, or continue an interrupted training from ``state``."""
     stages = Stages(settings, split, state, context)
     if split.valid is None:
         stages.without_validation()
     elif state.descent.phase == "select":
-        stages.begin()
+        stages.prepare()
         stages.popularity()
         stages.linear()
         stages.network()
-        stages.settle()
+        stages.select_sum()
     return stages.result()
 
 
 class Stages(Workbench):
-    """The stages of one training; each leaves a blend and the parts that it needs."""
+    """The stages of one training; each leaves a blend and the fitted parts of that blend."""
 
     search: BlendSearch  # on validation users
     blend: Blend  # the best so far
     model: Hybrid  # fitted to the training part
-    entered: Hybrid | None = None  # the network trained last
+    last_network: Hybrid | None = None  # the candidate trained last
 
     # --- stages ----------------------------------------------------------------------------------
 
     def popularity(self) -> None:
-        """Popularity, and how fast it fades."""
-        self.search = self._search(self.split)
+        """Select how fast popularity decays."""
+        self.search = self._new_search(self.split)
         self.blend, _ = self.search.run()
         for half_life in self.search.popularity:
-            alone = self.search.values([self.search.of_popularity(half_life)])[0]
+            alone = self.search.values([self.search.popularity_alone(half_life)])[0]
             name = "popularity" if half_life == NEVER else f"popularity, half-life {half_life}"
             self.state.alone[name] = float(alone.mean())
-        self._stage("popularity", linear_seconds(self.settings, self.split) > SOON)
+        is_slow = linear_seconds(self.settings, self.split) > POPULARITY_SAVE_SECONDS
+        self._finish_stage("popularity", is_saved=is_slow)
 
     def linear(self) -> None:
-        """The linear part and further parts: settings and recency, then the weights of the sum."""
-        self._choose_half_life()
-        self.search = self._search(self.faded)
-        is_open = self.value("others") is None and self.asked.model.values["blend"] is None
-        is_small = item_pairs(self.split) <= MOST_PAIRS
-        if is_open and is_small and not self.is_quick and validates_later(self.split):
+        """Fit the linear part and the others, then select the weights of the sum so far."""
+        self._select_half_life()
+        self.search = self._new_search(self.decayed)
+        is_open = self.value("others") is None and self.requested.model.values["blend"] is None
+        is_fast = item_pairs(self.split) <= MAX_ITEM_PAIRS
+        if is_open and is_fast and not self.is_quick and validates_later(self.split):
             self.state.choose({"model": {"others": NEIGHBOURS}})
-        self._fit_closed(self.fitted, self.faded, self.search.held)
+        self._fit_closed_forms(self.fitted, self.decayed, self.search.held)
         for name, part in self.fitted.items():
             self.search.add(name, part)
-            alone = self.search.values([self.search.alone(name)])[0]
+            alone = self.search.values([self.search.single_part(name)])[0]
             shown = name if name == "linear" else type(part).__name__
             self.state.alone[shown] = float(alone.mean())
         self.blend, _ = self.search.run()
-        self._stage("linear")
+        self._finish_stage("linear")
 
     def network(self) -> None:
-        """Networks, each trained as long as the sum improves; the best one is kept."""
-        state, before = self.state, self.search.values([self.search.padded(self.blend)])[0]
-        base, entries = self.blend, self.entries
+        """Train the candidate networks; the best one joins the sum if it is a clear gain."""
         if self.value("gnn") in (None, "none"):
             return
-        for entry in entries[len(state.finished) :]:
-            is_needed = self.asked.model.values["blend"] is not None and not state.finished
-            is_late = self.context.deadline.left() <= self._spent() and not is_needed
+        state, base = self.state, self.blend
+        before = self.search.values([self.search.padded(base)])[0]
+        for candidate in self.candidates[len(state.finished) :]:
+            # requested rows of the blend have a weight for the network, whatever the budget
+            is_needed = self.requested.model.values["blend"] is not None and not state.finished
+            is_late = self.context.deadline.left() <= self._refit_seconds() and not is_needed
             if is_late or state.descent.stopped:
                 break
-            started, settings = time.perf_counter(), self.settings.choose(entry.settings, FROM_DATA)
-            model = self._network_of(settings)
-            assert model.gnn is not None
-            descend(
-                model.gnn,
-                settings,
-                self.faded,
-                state.descent,
-                self.context,
-                valid=self.search.held,
-                validate=SumValidation(self.search, base, model),
-                saved=state,
-                from_zero=self._is_informed(settings),
-                most=0 if self.is_quick and self._is_informed(settings) else None,
-            )
-            self._enter(entry, model, settings, base)
-            self.spent["network"] = time.perf_counter() - started
-        best = state.best_facts
+            self._train_candidate(candidate, base)
+        best = state.best_candidate
         if not best:
             return
-        network = self.entered
-        if network is None or len(state.finished) > 1:
-            network = self._network_of(self.settings.choose(best["settings"], FROM_DATA))
-            self._load(network, state.best_weights, self.faded)
+        network = self.last_network
+        if network is None or len(state.finished) > 1:  # resumed, or another may be better
+            network = self._make_network(self.settings.choose(best["settings"], FROM_DATA))
+            self._load_weights(network, state.best_weights, self.decayed)
             self.search.add("network", network)
-        alone = self.search.values([self.search.alone("network")])[0]
+        alone = self.search.values([self.search.single_part("network")])[0]
         state.alone["network"] = float(alone.mean())
         blend = Blend(best["half_life"], best["prior"], tuple(best["weights"]))
         gain = self.search.values([blend])[0] - before
-        is_kept = self._is_kept("gnn") or (self.search.is_small and not is_clear(-gain))
-        if is_kept or is_clear(gain):
+        stays = self._is_required("gnn") or (self.search.prefers_typical and not is_clear(-gain))
+        if stays or is_clear(gain):
             self.blend, self.fitted["network"] = blend, network
             state.choose(best["settings"])
 
-    def settle(self) -> None:
-        """Note the chosen sum in the state; the refit follows."""
-        state, best = self.state, self.state.best_facts
-        state.choose(self._chosen(choose_sum(self.search, self.blend)))
+    def select_sum(self) -> None:
+        """Select the final weights of all parts, and record them for the refit."""
+        state, best = self.state, self.state.best_candidate
+        state.choose(self._sum_settings(choose_sum(self.search, self.blend)))
         progress, has_network = state.descent, "network" in self.fitted
         progress.epoch = best["epochs"] if has_network else 0
         progress.lr_drops = best.get("lr_drops", []) if has_network else []
-        self.model = self._assembled(self.fitted, self.faded, self.split)
-        valid = self.search.held if self.is_quick else self.faded.valid
+        self.model = self._assemble(self.fitted, self.decayed, self.split)
+        valid = self.search.held if self.is_quick else self.decayed.valid
         assert valid is not None
         metrics = Evaluator(valid, self.device).metrics(self.model, self.metric)
         progress.best = Best(
@@ -167,13 +153,13 @@ class Stages(Workbench):
         progress.begin_refit()
 
     def result(self) -> FittedModel:
-        """The chosen sum, fitted to training and validation data if there is a refit."""
-        state, split = self.state, self.faded
+        """The selected sum, refitted to training and validation data if the settings say so."""
+        state, split = self.state, self.decayed
         if self.refits:
             whole = self.split.refit()
             split = whole.recent(self.value("half_life"))
             self._refit(split)
-            self.model = self._assembled(self.late, split, whole)
+            self.model = self._assemble(self.refitted, split, whole)
         self.model.unshard()
         progress = state.descent
         return FittedModel(
@@ -196,68 +182,70 @@ class Stages(Workbench):
         )
 
     def without_validation(self) -> None:
-        """Nothing was held out to choose on: typical settings and a typical blend."""
+        """Fit all parts with typical settings and a typical blend."""
         state = self.state
-        state.choose(self.entries[0].settings)
+        state.choose(self.candidates[0].settings)
         for name in ("half_life", "popularity_half_life"):
             if self.value(name) is None:
                 state.choose({"model": {name: NEVER}})
-        self._fit_closed(self.fitted, self.faded, None)
+        self._fit_closed_forms(self.fitted, self.decayed, None)
         if self.value("blend") is None:
             typical = self.settings.make_model()
             assert isinstance(typical, Hybrid)
             state.choose({"model": {"blend": typical.typical_blend()}})
         if self.value("gnn") not in (None, "none"):
-            model = self._network_of(self.settings)
-            self._descend(model, self.faded)
+            model = self._make_network(self.settings)
+            self._descend(model, self.decayed)
             self.fitted["network"] = model
             state.descent.selected_epochs = state.descent.epoch
-        self.model = self._assembled(self.fitted, self.faded, self.split)
+        self.model = self._assemble(self.fitted, self.decayed, self.split)
 
-    def begin(self) -> None:
-        """Settings by the size of the data; with a short budget, forms that are fitted soon."""
+    def prepare(self) -> None:
+        """Apply settings by the size of the data; with a short budget, skip slow selections."""
         state = self.state
-        state.choose({"model": self.entries[0].settings["model"]})
+        state.choose({"model": self.candidates[0].settings["model"]})
         if not self._is_short_of_time():
             return
         self.is_quick = True
         linear, _ = make_part("linear", self.value("linear"), "rlae")
         if linear is not None:
-            is_sparse = self._is_sparse() or self._is_late()
-            form = {"form": "sparse", "neighbours": FEW_NEIGHBOURS} if is_sparse else {}
+            is_sparse = self._is_sparse() or self._dense_is_too_slow()
+            form = {"form": "sparse", "neighbours": QUICK_NEIGHBOURS} if is_sparse else {}
             state.choose({"model": {"linear": {**linear.typical_settings(), **form}}})
-        if not self._is_kept("gnn") and not self._is_informed(self.settings):
+        if not self._is_required("gnn") and not self._starts_from_svd(self.settings):
             state.choose({"model": {"gnn": "none"}})
         if self.value("half_life") is None:
             state.choose({"model": {"half_life": NEVER}})
 
     def _is_short_of_time(self) -> bool:
-        """Whether the budget has no time for trials; a given blend needs all its parts."""
-        if self.asked.model.values["blend"] is not None:
+        """Whether the budget is too short for trials; a requested blend needs all its parts."""
+        if self.requested.model.values["blend"] is not None:
             return False
-        return self.context.deadline.left() < CHOOSING * linear_seconds(self.settings, self.split)
+        needed = SELECTION_FITS * linear_seconds(self.settings, self.split)
+        return self.context.deadline.left() < needed
 
-    def _is_late(self) -> bool:
-        """Whether the dense form of the linear part takes longer than the time that is left."""
-        if self._is_kept("linear"):
+    def _dense_is_too_slow(self) -> bool:
+        """Whether one dense fit of the linear part takes longer than the time left."""
+        if self._is_required("linear"):
             return False
         return dense_seconds(self.split) > self.context.deadline.left()
 
     # --- recency ---------------------------------------------------------------------------------
 
-    def _search(self, split: Split) -> BlendSearch:
-        """A search on a sample of the validation users of a split."""
+    def _new_search(self, split: Split) -> BlendSearch:
+        """A blend search on a sample of the validation users of a split."""
         assert split.valid is not None
-        asked = self.asked.model.values
-        # with rows of the blend the search only selects epochs: as in the run that chose the rows
-        given = asked["popularity_half_life"] if asked["blend"] is None else None
-        tried = half_lives(self.split, given, OF_POPULARITY)
+        requested = self.requested.model.values
+        # With requested rows of the blend, the search only selects epochs. It then has the same
+        # half-lives as in the run that selected the rows.
+        half_life = requested["popularity_half_life"] if requested["blend"] is None else None
+        tried = half_lives(self.split, half_life, OF_POPULARITY)
         popularity = popularities(self.split, tried, self.device)
         valid = sample_users(split.valid, self.device)
-        return BlendSearch(valid, popularity, self.metric, self.device, self.asked.train.seed)
+        return BlendSearch(valid, popularity, self.metric, self.device, self.requested.train.seed)
 
-    def _choose_half_life(self) -> None:
-        """How fast interactions fade: the longest half-life unless another is clearly better."""
+    def _select_half_life(self) -> None:
+        """Select the half-life of interactions: "never" unless another is clearly better."""
         tried = half_lives(self.split, self.value("half_life"), OF_INTERACTIONS)
         chosen, found = tried[0], []
         for half_life in tried if len(tried) > 1 else ():
@@ -265,10 +253,10 @@ class Stages(Workbench):
             if part is None or self.context.deadline.left() <= 0:
                 break
             split = self.split.recent(half_life)
-            closed_form.set_up(part, split, self.asked.train)
+            closed_form.set_up(part, split, self.requested.train)
             if next(iter(part.trials(split.train)), None) is None:
                 part.solve(split.train)
-            search = self._search(split)
+            search = self._new_search(split)
             search.add("linear", part)
             found.append(search.run()[1])
         if found:
@@ -279,24 +267,47 @@ class Stages(Workbench):
         if self.value("half_life") is None:
             self.state.choose({"model": {"half_life": chosen}})
 
-    def _enter(self, entry: Candidate, model: Hybrid, settings: Settings, base: Blend) -> None:
-        """Find the weight of a trained network, and keep it if it is the best so far."""
+    # --- candidate networks ----------------------------------------------------------------------
+
+    def _train_candidate(self, candidate: Candidate, base: Blend) -> None:
+        """Train one network as long as the sum improves, and compare it with the best so far."""
+        started, state = time.perf_counter(), self.state
+        settings = self.settings.choose(candidate.settings, FROM_DATA)
+        model, from_svd = self._make_network(settings), self._starts_from_svd(settings)
+        assert model.gnn is not None
+        descend(
+            model.gnn,
+            settings,
+            self.decayed,
+            state.descent,
+            self.context,
+            valid=self.search.held,
+            validate=SumValidation(self.search, base, model),
+            saved=state,
+            from_zero=from_svd,
+            most=0 if self.is_quick and from_svd else None,
+        )
+        self._compare_candidate(candidate, model, base)
+        self.fit_seconds["network"] = time.perf_counter() - started
+
+    def _compare_candidate(self, candidate: Candidate, model: Hybrid, base: Blend) -> None:
+        """Find the weight of a trained network, and store the network if it is the best so far."""
         state, progress, search = self.state, self.state.descent, self.search
         if "network" not in search.names or progress.best.epoch != progress.epoch:
-            search.add("network", model)  # else it was validated last
-        self.entered = model
+            search.add("network", model)  # else the last validation has added it
+        self.last_network = model
         blend, values = search.run(base)
-        facts = {
-            "name": entry.name,
+        record = {
+            "name": candidate.name,
             self.metric: float(values.mean()),
             "best_epoch": progress.best.epoch,
             "epochs": progress.epoch,
             "seconds": round(progress.seconds - progress.begun, 3),
         }
-        if facts[self.metric] > state.best_facts.get(self.metric, -1.0):
-            state.best_facts = {
-                **facts,
-                "settings": entry.settings,
+        if record[self.metric] > state.best_candidate.get(self.metric, -1.0):
+            state.best_candidate = {
+                **record,
+                "settings": candidate.settings,
                 "lr_drops": progress.lr_drops,
                 "half_life": blend.half_life,
                 "prior": blend.prior,
@@ -305,47 +316,48 @@ class Stages(Workbench):
             assert model.gnn is not None
             weights = dict(model.gnn.named_parameters())
             state.best_weights = {k: v.detach().clone() for k, v in weights.items()}
-        state.finished.append(facts)
+        state.finished.append(record)
         progress.next_candidate()
 
     # --- the sum ---------------------------------------------------------------------------------
 
-    def _chosen(self, found: ChosenSum) -> Config:
-        """The settings of a sum: parts that do not count and were not asked for are left out."""
-        has_linear = "linear" in self.fitted
+    def _sum_settings(self, found: ChosenSum) -> Config:
+        """The settings of a sum; parts without weight are left out unless they were requested."""
+        requested = self.requested.model.values
+        others = [name for name in self.fitted if name.startswith("other")]
+        others_are_open = requested["others"] is None
         order = ["network"] if "network" in self.fitted else []
-        order += (
-            ["linear"] if has_linear and (found.counts("linear") or self._is_kept("linear")) else []
-        )
-        asked, others = self.asked.model.values, [n for n in self.fitted if n.startswith("other")]
-        is_open = asked["others"] is None
-        order += [name for name in others if found.counts(name) or not is_open]
+        if "linear" in self.fitted and (found.uses("linear") or self._is_required("linear")):
+            order.append("linear")
+        order += [name for name in others if found.uses(name) or not others_are_open]
         model = found.settings(order)
         for part, name in (("gnn", "network"), ("linear", "linear")):
             if name not in order and self.value(part) not in (None, "none"):
                 model[part] = "none"
-        if is_open and others and not any(name in order for name in others):
+        if others_are_open and others and not any(name in order for name in others):
             model["others"] = []
-        given = [name for name in model if name not in PARTS and asked[name] is not None]
-        given += ["new_blend"] if "blend" in given else []  # the same for all users
-        model = {name: value for name, value in model.items() if name not in given}
+        fixed = [name for name in model if name not in PARTS and requested[name] is not None]
+        fixed += ["new_blend"] if "blend" in fixed else []  # requested rows are for all users
+        model = {name: value for name, value in model.items() if name not in fixed}
         return {"model": {name: value for name, value in model.items() if value is not None}}
 
-    def _stage(self, name: str, is_saved: bool = True) -> None:
-        """Report what a stage reached, and save it as a usable run if there is time for it."""
+    def _finish_stage(self, name: str, is_saved: bool = True) -> None:
+        """Report the metric of a stage, and save it as a usable run if there is time."""
         context = self.context
         value = float(self.search.values([self.blend])[0].mean())
         report(f"{name}: {self.metric} {value:.4f} on validation", show=context.progress)
-        asked = self.asked.model.values
-        waiting = bool(asked["others"]) and "other 0" not in self.fitted
-        is_open = asked["blend"] is None and not waiting  # else parts of the settings are missing
-        if context.on_stage is None or not is_open or not is_saved or self.is_resumed:
+        requested = self.requested.model.values
+        # a requested blend, and requested others, need parts that are not fitted yet
+        lacks_others = bool(requested["others"]) and "other 0" not in self.fitted
+        is_usable = requested["blend"] is None and not lacks_others
+        if context.on_stage is None or not is_usable or not is_saved or self.is_resumed:
             return
-        if context.deadline.left() < FOR_STAGES:
+        if context.deadline.left() < STAGE_SAVE_SECONDS:
             return
-        stage = copy.copy(self)
-        stage.state, search = copy.deepcopy(self.state), copy.copy(self.search)
-        stage.state.choose(self._chosen(choose_sum(search, self.blend)))
+        # selecting a sum changes the search and the state, which the next stage continues with
+        stage, search = copy.copy(self), copy.copy(self.search)
+        stage.state = copy.deepcopy(self.state)
+        stage.state.choose(self._sum_settings(choose_sum(search, self.blend)))
         stage.state.descent.best = Best(0, value, {self.metric: value})
-        stage.model = stage._assembled(self.fitted, self.faded, self.split)
+        stage.model = stage._assemble(self.fitted, self.decayed, self.split)
         context.on_stage(replace(stage.result(), complete=False), name)

@@ -1,4 +1,4 @@
-"""The state of a hybrid's training: with the learner's tensors, all that an exact resume needs."""
+"""The state of a hybrid's training; with the learner's tensors, it allows an exact resume."""
 
 from __future__ import annotations
 
@@ -12,19 +12,23 @@ from itemfold.training.state import DescentState, Weights
 
 @dataclass
 class HybridState:
-    """How far training has come, and the best network so far."""
+    """The progress of training, and the best candidate network so far."""
 
     descent: DescentState = field(default_factory=DescentState)
     chosen: Config = field(default_factory=dict)
     trials: list[dict[str, Any]] = field(default_factory=list)
-    finished: list[dict[str, Any]] = field(default_factory=list)  # candidates
-    others: list[dict[str, Any]] = field(default_factory=list)  # what further parts chose
-    alone: dict[str, float] = field(default_factory=dict)  # each part on validation
-    best_facts: dict[str, Any] = field(default_factory=dict)  # of the best candidate
+    finished: list[dict[str, Any]] = field(
+        default_factory=list
+    )  # a record of each candidate network
+    others: list[dict[str, Any]] = field(
+        default_factory=list
+    )  # settings and epochs selected for `others`
+    alone: dict[str, float] = field(default_factory=dict)  # metric of each part on validation
+    best_candidate: dict[str, Any] = field(default_factory=dict)  # its record, settings and blend
     best_weights: Weights = field(default_factory=dict)
 
     def choose(self, chosen: Config) -> None:
-        """Note settings that were left open; those of a part are merged into its table."""
+        """Record values for open settings; those of a part are merged into its table."""
         for section, values in chosen.items():
             if not values:
                 continue
@@ -38,15 +42,15 @@ class HybridState:
         """Plain values by the names of ``state.pt``."""
         names = ("chosen", "trials", "finished", "others", "alone")
         own = {name: getattr(self, name) for name in names}
-        return {**self.descent.facts(), **own, "leader_facts": self.best_facts}
+        return {**self.descent.facts(), **own, "leader_facts": self.best_candidate}
 
     def weights(self) -> dict[str, Weights]:
-        """The best weights of the descent under way, and those of the best candidate."""
+        """The best weights of the current descent, and those of the best candidate."""
         return {**self.descent.weights(), "leader": self.best_weights}
 
     @classmethod
     def loaded(cls, content: dict[str, Any]) -> HybridState:
-        """The state of a file's content; settings of release 0.2 get their new names."""
+        """The state from the content of a file; settings of release 0.2 get their new names."""
         best = dict(content["leader_facts"])
         if "settings" in best:
             best["settings"] = _current(best["settings"])
@@ -57,13 +61,13 @@ class HybridState:
             finished=content["finished"],
             others=content.get("others", []),
             alone=content.get("alone", {}),
-            best_facts=best,
+            best_candidate=best,
             best_weights=content["leader"],
         )
 
 
 def _current(chosen: Config) -> Config:
-    """Chosen settings under their names of today."""
+    """Selected settings under their current names."""
     model = chosen.get("model")
     if model is None:
         return chosen

@@ -1,4 +1,4 @@
-"""Whether a gain on validation counts, or is only luck."""
+"""Whether a gain on validation is larger than noise."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import numpy.typing as npt
 
 from itemfold.data.splitting.split import HeldOut
 
-FEW = 200  # users, with fewer of which the best of many is often only lucky
+FEW_USERS = 200  # with fewer validation users, the best of many options is often only lucky
 
 UserValues = npt.NDArray[np.float64]
 
 
 def standard_error(gain: UserValues) -> float:
-    """Of the mean of users' differences."""
+    """The standard error of the mean of a difference by user."""
     return float(gain.std() / np.sqrt(max(len(gain), 1)))
 
 
 def is_clear(gain: UserValues) -> bool:
-    """Whether users' differences are above zero beyond noise, with few users by twice as much."""
-    return bool(gain.mean() > (2 if len(gain) < FEW else 1) * standard_error(gain))
+    """Whether the mean gain exceeds its standard error, or twice that with few users."""
+    return bool(gain.mean() > (2 if len(gain) < FEW_USERS else 1) * standard_error(gain))
 
 
-def has_few(valid: HeldOut | None) -> bool:
-    """Whether few users validate, all of them new: then what is typical stays, unless it is bad."""
-    return valid is not None and 0 < len(valid) < FEW and bool((valid.users < 0).all())
+def has_few_users(valid: HeldOut | None) -> bool:
+    """Whether only few users validate, all of them new."""
+    return valid is not None and 0 < len(valid) < FEW_USERS and bool((valid.users < 0).all())

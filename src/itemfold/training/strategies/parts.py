@@ -1,4 +1,4 @@
-"""The closed and further parts of a hybrid: fitting them, and scoring each alone."""
+"""The closed-form and other parts of a hybrid: fitting them, and each part as a model."""
 
 from __future__ import annotations
 
@@ -20,30 +20,33 @@ from itemfold.training.strategies import closed_form, descent
 from itemfold.training.strategies.hybrid_state import HybridState
 
 ON_VALIDATION = "chosen on validation"
-SETUP, PER_CUBE, PER_INTERACTION = 0.05, 1.8e-11, 2e-5  # seconds of a dense and of a sparse form
+# Time of one linear fit on two cores.
+SETUP_SECONDS = 0.05
+SECONDS_PER_CUBE = 1.8e-11  # of the dense form, × items² × min(items, users)
+SECONDS_PER_INTERACTION = 2e-5  # of the sparse form
 
 
 def linear_seconds(settings: Settings, split: Split) -> float:
-    """About how long one linear fit takes on two cores."""
+    """Estimated seconds of one linear fit on two cores."""
     if settings.model.values["linear"] in (None, "none"):
         return 0.5
-    return SETUP + min(dense_seconds(split), PER_INTERACTION * split.train.nnz)
+    return SETUP_SECONDS + min(dense_seconds(split), SECONDS_PER_INTERACTION * split.train.nnz)
 
 
 def dense_seconds(split: Split) -> float:
-    """About how long the dense form of the linear part takes on two cores."""
-    return PER_CUBE * split.n_items**2 * min(split.n_items, split.n_users)
+    """Estimated seconds of one dense linear fit on two cores."""
+    return SECONDS_PER_CUBE * split.n_items**2 * min(split.n_items, split.n_users)
 
 
 def item_pairs(split: Split) -> int:
-    """How many pairs of items the histories have, of which neighbours are computed."""
+    """Number of item pairs in all histories, which sets the cost of item neighbours."""
     return int(np.square(np.diff(split.train.indptr).astype(np.int64)).sum())
 
 
 def fit_linear(
     settings: Settings, split: Split, valid: HeldOut | None, state: HybridState, context: Context
 ) -> Model | None:
-    """The fitted linear part; what it leaves open is chosen on validation."""
+    """The fitted linear part; its open settings are selected on validation."""
     started = time.perf_counter()
     linear, _ = make_part("linear", settings.model.values["linear"], "rlae")
     if linear is None:
@@ -69,12 +72,15 @@ def fit_linear(
 def fit_others(
     settings: Settings, split: Split, state: HybridState, context: Context
 ) -> list[Model]:
-    """Further parts, each trained with the defaults of its kind; nothing is chosen twice."""
+    """The fitted models of `others`, each trained with its own defaults.
+
+    A refit, or a resumed training, reuses the settings and epochs selected before.
+    """
     out = list[Model]()
     for number, value in enumerate(settings.model.values["others"] or ()):
         part, _ = make_part("others", value, "")
         if part is None or part.kind is Kind.HYBRID:
-            raise ItemfoldError("'others' must be models that are no hybrids")
+            raise ItemfoldError("'others' must not contain a hybrid")
         shared = {name: getattr(settings.train, name) for name in ("seed", "device", "metric")}
         own = resolve(Request({"model": copy.deepcopy(part), "train": {**shared, "refit": False}}))
         known = state.others[number] if number < len(state.others) else None
@@ -87,7 +93,7 @@ def fit_others(
             fitted = closed_form.fit(own, split, closed_form.ClosedFormState(), inner)
         else:
             fitted = descent.fit(own, split, DescentState(), inner)
-        if not fitted.complete:  # Ctrl-C: there is no sum yet
+        if not fitted.complete:  # Ctrl-C, before there is a sum to fall back on
             raise KeyboardInterrupt
         if known is None:
             state.others.append({"chosen": fitted.chosen, "epochs": fitted.best_epoch})
@@ -97,10 +103,10 @@ def fit_others(
 
 
 def parts_alone(model: Hybrid, split: Split) -> dict[str, Model]:
-    """The parts as models of their own, and popularity, to be compared with the sum."""
+    """Each part as a separate model, and popularity, to compare with the sum."""
     out: dict[str, Model] = {}
     if model.gnn is not None:
-        network = copy.copy(model)  # shares the weights
+        network = copy.copy(model)  # shares its weights
         for name in ("blend", "new_blend"):
             rows = getattr(model, name) or model.blend or model.typical_blend()
             alone = tuple((*row[:3], row[3] or 1.0, *(0.0 for _ in row[4:])) for row in rows)

@@ -1,4 +1,4 @@
-"""How fast interactions are forgotten: half-lives to try, and popularity with each of them."""
+"""Half-lives of interactions: which ones to try, and popularity with each of them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from itemfold.data.weights import NEVER, half_life_seconds
 from itemfold.models.popularity import log_popularity
 
 OF_POPULARITY = ("1y", "90d", "30d", "7d", "2d", "12h", "3h", "1h")
-OF_INTERACTIONS = ("1y", "90d", "30d")  # taste changes more slowly (docs/research)
+OF_INTERACTIONS = ("1y", "90d", "30d")  # tastes change more slowly (docs/research)
 
 
-def half_lives(split: Split, asked: str | None, tried: tuple[str, ...]) -> list[str]:
-    """What to try, "never" first: the given half-life, or all that are shorter than the data.
+def half_lives(split: Split, requested: str | None, tried: tuple[str, ...]) -> list[str]:
+    """The half-lives to try, "never" first: the requested one, or all shorter than the data.
 
-    Only a later validation period shows what should be forgotten; a random part favours nothing.
+    A half-life can be selected only on a later validation period, not on a random part.
     """
-    if asked is not None:
-        return [asked]
+    if requested is not None:
+        return [requested]
     if split.times is None or not validates_later(split):
         return [NEVER]
     times = split.times.matrix.data

@@ -1,4 +1,4 @@
-"""What the stages of a hybrid work with: settings chosen so far, parts, and their assembly."""
+"""Operations that the stages of a hybrid share: settings, fitting of parts, assembly, refit."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from itemfold.settings.toml_file import flat
 from itemfold.training.across_ranks import sharded
 from itemfold.training.fitted import Context
 from itemfold.training.loop import descend
-from itemfold.training.state import Weights, put_weights
+from itemfold.training.state import Weights, load_weights
 from itemfold.training.strategies.candidates import candidates
 from itemfold.training.strategies.hybrid_state import HybridState
 from itemfold.training.strategies.parts import ON_VALIDATION, fit_linear, fit_others
 
 FROM_DATA = "chosen from the data"
-BY_SIZE = (  # what follows from the size of the data and the device
+BY_SIZE = (  # settings that follow from the size of the data and the device
     *("model.gnn.dim", "model.gnn.start", "model.linear.items", "model.linear.form"),
     *("train.batch", "train.lr", "train.patience", "train.eval_every", "train.min_gain"),
     *("negatives.group", "loss.scale"),
@@ -38,44 +38,46 @@ PARTS = ("gnn", "linear", "others")
 
 
 class Workbench:
-    """Settings, data and parts of one training."""
+    """The settings, data and fitted parts of one training."""
 
     def __init__(
         self, settings: Settings, split: Split, state: HybridState, context: Context
     ) -> None:
-        self.asked, self.state, self.context = settings, state, context
+        self.requested, self.state, self.context = settings, state, context
         self.is_resumed = bool(state.chosen)
         self.split, self.refits = split, settings.refits(split)
         self.device, self.metric = pick_device(settings.train.device), settings.train.metric
-        self.entries = candidates(settings, split)
+        self.candidates = candidates(settings, split)
         self.fitted: dict[str, Model] = {}  # parts fitted to the training part, by name
-        self.late: dict[str, Model] = {}  # parts fitted to training and validation data
+        self.refitted: dict[str, Model] = {}  # parts fitted to training and validation data
+        self.fit_seconds: dict[str, float] = {}  # time to fit each part to the training part
         self.is_quick = False  # the budget is too short for trials
         self.skips_refit = False  # the budget is too short for a refit
-        self.spent: dict[str, float] = {}  # seconds of fitting parts to the training part
 
     @property
     def settings(self) -> Settings:
-        """What was asked for, and what was chosen so far, each with its source."""
+        """The requested settings and those selected so far, each with its source."""
         chosen = self.state.chosen
-        out, paths = self.asked.choose(chosen, ON_VALIDATION), flat(chosen)
+        out, paths = self.requested.choose(chosen, ON_VALIDATION), flat(chosen)
         by_size = {path: FROM_DATA for path in BY_SIZE if path in paths}
         return replace(out, chosen={**out.chosen, **by_size})
 
     def value(self, name: str) -> Any:
-        """A setting of the hybrid."""
+        """The current value of a setting of the hybrid."""
         return self.settings.model.values[name]
 
     @property
-    def faded(self) -> Split:
-        """The split with the chosen half-life of interactions; computed once."""
+    def decayed(self) -> Split:
+        """The split with weights by the selected half-life; cached."""
         key = self.value("half_life") or NEVER
-        if getattr(self, "_faded", (None,))[0] != key:
-            self._faded = key, self.split.recent(key)
-        return self._faded[1]
+        if getattr(self, "_decayed", (None,))[0] != key:
+            self._decayed = key, self.split.recent(key)
+        return self._decayed[1]
 
-    def _fit_closed(self, parts: dict[str, Model], split: Split, valid: HeldOut | None) -> None:
-        """Fit the linear part and further parts, unless they are fitted already."""
+    def _fit_closed_forms(
+        self, parts: dict[str, Model], split: Split, valid: HeldOut | None
+    ) -> None:
+        """Fit the linear part and the others, unless they are fitted already."""
         started = time.perf_counter()
         if "linear" not in parts and self.value("linear") not in (None, "none"):
             linear = fit_linear(self.settings, split, valid, self.state, self.context)
@@ -84,14 +86,14 @@ class Workbench:
         if "other 0" not in parts:
             others = fit_others(self.settings, split, self.state, self.context)
             parts |= {f"other {number}": part for number, part in enumerate(others)}
-        self.spent["linear"] = time.perf_counter() - started
+        self.fit_seconds["linear"] = time.perf_counter() - started
 
-    def _spent(self) -> float:
-        """With a short budget the seconds of fitting all parts so far, else 0."""
-        return ranks.from_first(lambda: sum(self.spent.values()) if self.is_quick else 0.0)
+    def _refit_seconds(self) -> float:
+        """With a short budget, the time that a refit of all parts takes; otherwise 0."""
+        return ranks.from_first(lambda: sum(self.fit_seconds.values()) if self.is_quick else 0.0)
 
-    def _network_of(self, settings: Settings) -> Hybrid:
-        """A hybrid of a new network alone, as it is scored in the sum."""
+    def _make_network(self, settings: Settings) -> Hybrid:
+        """A hybrid of a new network only, which scores as in the sum."""
         new = settings.make_model()
         assert isinstance(new, Hybrid)
         model = type(new)(gnn=new.gnn, linear=None, norm=new.norm, blend=((0.0, 0.0, 0.0, 1.0),))
@@ -100,8 +102,8 @@ class Workbench:
         sharded(model)
         return model
 
-    def _load(self, model: Hybrid, weights: Weights, split: Split) -> None:
-        """Put weights into a network and pass messages once."""
+    def _load_weights(self, model: Hybrid, weights: Weights, split: Split) -> None:
+        """Load weights into a network and compute its vectors."""
         gnn = model.gnn
         assert gnn is not None
         gnn.setup(
@@ -110,12 +112,12 @@ class Workbench:
             generator=torch.Generator().manual_seed(0),
         )
         model.to(self.device)
-        put_weights(gnn, weights)
+        load_weights(gnn, weights)
         gnn.eval()
         model.cache_embeddings(Graph.from_csr(split.train, self.device))
 
     def _descend(self, model: Hybrid, split: Split) -> None:
-        """Train a network for the selected number of epochs."""
+        """Train a network for the selected number of epochs, without validation."""
         assert model.gnn is not None
         descend(
             model.gnn,
@@ -125,29 +127,32 @@ class Workbench:
             self.context,
             valid=None,
             saved=self.state,
-            from_zero=self._is_informed(self.settings),
+            from_zero=self._starts_from_svd(self.settings),
         )
 
     @staticmethod
-    def _is_informed(settings: Settings) -> bool:
-        """Whether the network starts from the data, and so may need no training."""
+    def _starts_from_svd(settings: Settings) -> bool:
+        """Whether the network starts from an SVD of the data, and so may need no training."""
         gnn = settings.model.values["gnn"]
         table = gnn.settings if isinstance(gnn, Model) else gnn
         return isinstance(table, Mapping) and str(table.get("start")).startswith("svd")
 
-    def _is_kept(self, part: str) -> bool:
-        """Whether a part was asked for, or rows of the blend, and so stays whatever its weight."""
-        asked, template = self.asked.model.values, self.asked.model.template
-        if template is not None and asked[part] == type(template)().settings[part]:
-            return asked["blend"] is not None  # as the object `Hybrid()` has it
-        return self.asked.is_given(f"model.{part}") or asked["blend"] is not None
+    def _is_required(self, part: str) -> bool:
+        """Whether a part, or rows of the blend, were requested; such a part stays at any weight."""
+        requested, template = self.requested.model.values, self.requested.model.template
+        if template is not None and requested[part] == type(template)().settings[part]:
+            return requested["blend"] is not None  # an unchanged default of `Hybrid(...)`
+        return self.requested.is_given(f"model.{part}") or requested["blend"] is not None
 
     def _is_sparse(self) -> bool:
         linear, _ = make_part("linear", self.value("linear"), "rlae")
         return getattr(linear, "form", "") == "sparse"
 
-    def _assembled(self, parts: dict[str, Model], split: Split, counted: Split) -> Hybrid:
-        """The hybrid of the chosen settings from parts that are fitted already."""
+    def _assemble(self, parts: dict[str, Model], split: Split, counted: Split) -> Hybrid:
+        """The hybrid with the selected settings and these fitted parts.
+
+        Popularity is counted in ``counted``; the other parts were fitted to ``split``.
+        """
         new = self.settings.make_model()
         assert isinstance(new, Hybrid)
         network = parts.get("network")
@@ -166,32 +171,34 @@ class Workbench:
         return model.eval()
 
     def _refit(self, split: Split) -> None:
-        """Fit the chosen parts to training and validation data.
+        """Fit the selected parts to training and validation data.
 
-        The network starts anew: from the SVD of all data that is better than from the selected
-        weights (docs/research). After Ctrl-C the selected weights are used on the larger graph, and
-        if a short budget is not enough to fit all parts again, all of them are.
+        The network is trained from scratch: from the SVD of all data this is better than from the
+        selected weights (docs/research). After Ctrl-C, the selected weights are used on the larger
+        graph. If the budget is too short to refit all parts, all of them keep their fit.
         """
-        self.skips_refit = bool(self.fitted) and self.context.deadline.left() < self._spent()
+        self.skips_refit = (
+            bool(self.fitted) and self.context.deadline.left() < self._refit_seconds()
+        )
         if self.skips_refit:
-            self.late |= {name: part for name, part in self.fitted.items() if name != "network"}
+            self.refitted |= {name: part for name, part in self.fitted.items() if name != "network"}
         else:
-            self._fit_closed(self.late, split, None)
+            self._fit_closed_forms(self.refitted, split, None)
         if self.value("gnn") in (None, "none"):
             return
-        model, stopped = self._network_of(self.settings), self.state.descent.stopped
+        model, stopped = self._make_network(self.settings), self.state.descent.stopped
         if not (self.skips_refit or stopped):
             self._descend(model, split)
-        if self.skips_refit or self.state.descent.stopped:  # the first epochs of a refit are worse
-            self._load(model, self._grown_weights(split), split)
-        self.late["network"] = model
+        if self.skips_refit or self.state.descent.stopped:  # a refit of a few epochs is worse
+            self._load_weights(model, self._grown_weights(split), split)
+        self.refitted["network"] = model
 
     def _grown_weights(self, split: Split) -> Weights:
-        """The selected weights, with rows for users who came later."""
+        """The selected weights, with rows for users who are new in the refit."""
         network = self.fitted.get("network")
         if not isinstance(network, Hybrid):  # resumed after the selection
-            network = self._network_of(self.settings)
-            self._load(network, self.state.best_weights, self.faded)
+            network = self._make_network(self.settings)
+            self._load_weights(network, self.state.best_weights, self.decayed)
         assert network.gnn is not None
-        generator = torch.Generator().manual_seed(self.asked.train.seed)
+        generator = torch.Generator().manual_seed(self.requested.train.seed)
         return grown_weights(network.gnn, split.train, generator)

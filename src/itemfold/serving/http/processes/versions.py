@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from itemfold.serving.http.monitoring.log import log
-from itemfold.training.run_folder import NEEDED
+from itemfold.training.run_folder import REQUIRED
 
 POLL_S = 2.0  # between two looks at the folders
 Order = tuple[str, Path]  # the name of a run, and the folder to load it from
@@ -61,7 +61,7 @@ class Versions:
 def folder_stamp(folder: Path, files: Sequence[Path] = ()) -> tuple[object, ...]:
     """What changes with a run folder and other files: link targets, times and sizes."""
     parts: list[object] = [folder.resolve()]
-    for path in (*(folder / name for name in NEEDED), *files):
+    for path in (*(folder / name for name in REQUIRED), *files):
         try:
             found = path.stat()
         except OSError:
