@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import itemfold as ir
 from itemfold.cli.app import app
 from itemfold.data.assumptions import MOST, assumptions, like_threshold, reading_assumptions
+from itemfold.data.describe import describe
 from itemfold.errors import ItemfoldError
 
 DAY = 86_400
@@ -63,6 +64,22 @@ def test_a_column_that_was_left_out_is_not_among_the_options(tmp_path: Path) -> 
     data = ir.read(path)
     assert "the rating is missing" in data.notes[0]
     assert reading_assumptions(data)[0] == "columns: --user-col user --item-col item"
+
+
+def test_why_there_are_no_times(tmp_path: Path) -> None:
+    path = tmp_path / "plays.csv"
+    days = [(n % 9, n % 7, f"2024-01-{n:02}", f"2024-02-{n:02}") for n in range(1, 29)]
+    pl.DataFrame(days, ["user", "item", "created_at", "updated_at"], orient="row").write_csv(path)
+    said = assumptions(data := ir.read(path), ir.split_interactions(data))
+    why = "created_at or updated_at could be the times, name one with --time-col"
+    assert f"A random 20% of each user's items is held out: {why}." in said
+    assert f"{why}, so splits by time are not possible" in describe(data).warnings
+    assert ir.read(path, time="updated_at").times is not None
+    write_plays(path, "customer,product,stars,time,hours", "u1,i99,1,NULL,2\n")
+    said = assumptions(data := ir.read(path), ir.split_interactions(data))
+    assert any("is held out: the time column was left out." in line for line in said)
+    assert any("leave such rows out with skip_bad_rows=True" in line for line in said)
+    assert ir.read(path, skip_bad_rows=True).times is not None
 
 
 def notes(stderr: str) -> list[str]:

@@ -99,7 +99,26 @@ def _test_part(data: Interactions, split: Split) -> str:
         return ""
     if split.settings.get("test") == "given":
         return f"The test part is that of the data, {data.n_held_out:,} interactions."
-    times = "there are no times" if data.times is None else "times are not used"
+    times = no_times(data) or "times are not used"
     if strategy == "interactions":
         return f"A random {split.settings['test']:.0%} of each user's items is held out: {times}."
     return ""
+
+
+def no_times(data: Interactions) -> str:
+    """Why there are no times, or an empty string.
+
+    >>> import polars as pl
+    >>> import itemfold as ir
+    >>> rows = {"user": [1], "item": [2], "made_at": ["2024-01-31"], "sent_at": ["2024-02-01"]}
+    >>> no_times(ir.read(pl.DataFrame(rows)))
+    'made_at or sent_at could be the times, name one with --time-col'
+    """
+    if data.times is not None:
+        return ""
+    if "time" in data.left_out:
+        return "the time column was left out"
+    if data.layout is not None and data.layout.times:
+        either = " or ".join(data.layout.times)
+        return f"{either} could be the times, name one with --time-col"
+    return "there are no times"

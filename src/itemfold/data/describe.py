@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.array_types import Floats, Ints
-from itemfold.data.assumptions import reading_assumptions
+from itemfold.data.assumptions import no_times, reading_assumptions
 from itemfold.data.columns.columns import MISSING
 from itemfold.data.datasets import is_named
 from itemfold.data.interactions import Interactions
@@ -203,7 +203,7 @@ def _warnings(
     found += _id_warnings("user", data.user_ids.ids, user_counts)
     found += _id_warnings("item", data.item_ids.ids, item_counts)
     found += _weight_warnings(data.weights)
-    found += _time_warnings(data.times)
+    found += _time_warnings(data)
     found += [note.rstrip(".") for note in data.notes]
     return found
 
@@ -233,9 +233,9 @@ def _weight_warnings(weights: Floats | None) -> list[str]:
     return []
 
 
-def _time_warnings(times: Floats | None) -> list[str]:
-    if times is None:
-        return ["there are no times, so splits by time are not possible"]
-    if times.min() == times.max():
+def _time_warnings(data: Interactions) -> list[str]:
+    if data.times is None:
+        return [f"{no_times(data)}, so splits by time are not possible"]
+    if data.times.min() == data.times.max():
         return ["all times are equal, so splits by time are not possible"]
     return []

@@ -192,12 +192,15 @@ def account(times: Floats, periods: Periods, valid_by: str) -> list[str]:
     parts = [times[mask] for mask in (periods.train, periods.valid, periods.test)]
     if not all(len(part) for part in (parts[0], parts[2])):
         return []
-    span, begins = float(np.ptp(times)), moment_text(parts[2].min(), float(np.ptp(times)))
-    if len(parts[1]) and valid_by == "time":
-        first = moment_text(parts[1].min(), span)
-        text = f"train before {first}, validation until {begins}, test after"
+    by_time = bool(len(parts[1])) and valid_by == "time"
+    moments = [float(part.min()) for part in (parts[1:] if by_time else parts[2:])]
+    texts = [moment_text(moment, float(np.ptp(times))) for moment in moments]
+    if len(set(texts)) < len(texts):  # both periods begin on one day
+        texts = [moment_text(moment, 0) for moment in moments]
+    if by_time:
+        text = f"train before {texts[0]}, validation until {texts[1]}, test after"
     else:
-        text = f"train and validation before {begins}, test after"
+        text = f"train and validation before {texts[0]}, test after"
     return [f"Split by time: {text}; for a random split: --split interactions."]
 
 
