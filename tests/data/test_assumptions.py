@@ -82,6 +82,15 @@ def test_why_there_are_no_times(tmp_path: Path) -> None:
     assert ir.read(path, skip_bad_rows=True).times is not None
 
 
+def test_an_id_that_looks_like_a_missing_value_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "plays.csv"
+    path.write_text("user,item\n" + "".join(f"u{n % 5},i{n}\nu{n},NULL\n" for n in range(20)))
+    said = assumptions(data := ir.read(path), ir.split_interactions(data))
+    why = "'NULL' counts as an item, with 20 interactions; remove such rows if it means missing."
+    assert why in said
+    assert why.rstrip(".") in describe(data).warnings
+
+
 def notes(stderr: str) -> list[str]:
     return [line.removeprefix("itemfold: ") for line in stderr.splitlines()]
 

@@ -7,6 +7,7 @@ from shlex import quote
 
 import numpy as np
 
+from itemfold.data.columns.columns import MISSING
 from itemfold.data.interactions import Interactions
 from itemfold.data.splitting.split import Split
 
@@ -32,7 +33,30 @@ def reading_assumptions(data: Interactions) -> list[str]:
 def assumptions(data: Interactions, split: Split) -> tuple[str, ...]:
     """At most five sentences: columns, likes, repeats, the test part, and what was left out."""
     lines = [*reading_assumptions(data), _repeats(data), _test_part(data, split)]
-    return tuple(line for line in (*lines, " ".join(data.notes)) if line)[:MOST]
+    return tuple(line for line in (*lines, " ".join((*id_notes(data), *data.notes))) if line)[:MOST]
+
+
+def id_notes(data: Interactions) -> list[str]:
+    """Notes on text ids that look like missing values.
+
+    >>> import polars as pl
+    >>> import itemfold as ir
+    >>> id_notes(ir.read(pl.DataFrame({"user": ["ann", "bob"], "item": ["NULL", "x"]})))
+    ["'NULL' counts as an item, with 1 interaction; remove such rows if it means missing."]
+    """
+    notes = []
+    for role, ids, rows in (
+        ("a user", data.user_ids.ids, data.users), ("an item", data.item_ids.ids, data.items)
+    ):  # fmt: skip
+        if ids.dtype.kind == "i":
+            continue
+        for row in (n for n, text in enumerate(ids.tolist()) if text.lower() in MISSING):
+            count = int((rows == row).sum())
+            notes.append(
+                f"{str(ids[row])!r} counts as {role}, with {count:,} "
+                f"interaction{'s' if count != 1 else ''}; remove such rows if it means missing."
+            )
+    return notes
 
 
 def _columns(data: Interactions) -> str:

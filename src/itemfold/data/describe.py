@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.array_types import Floats, Ints
-from itemfold.data.assumptions import no_times, reading_assumptions
-from itemfold.data.columns.columns import MISSING
+from itemfold.data.assumptions import id_notes, no_times, reading_assumptions
 from itemfold.data.datasets import is_named
 from itemfold.data.interactions import Interactions
 from itemfold.data.splitting.exchangeability import DrawComparison, compare_test_part
@@ -200,23 +199,10 @@ def _warnings(
         found.append(draw.note.rstrip("."))
     if data.ratings is not None and data.ratings.min() == data.ratings.max():
         found.append(f"all ratings are {data.ratings[0]:g}, so they carry no information")
-    found += _id_warnings("user", data.user_ids.ids, user_counts)
-    found += _id_warnings("item", data.item_ids.ids, item_counts)
     found += _weight_warnings(data.weights)
     found += _time_warnings(data)
-    found += [note.rstrip(".") for note in data.notes]
+    found += [note.rstrip(".") for note in (*id_notes(data), *data.notes)]
     return found
-
-
-def _id_warnings(role: str, ids: npt.NDArray[Any], counts: Ints) -> list[str]:
-    """Warnings about text ids that look like missing values."""
-    if ids.dtype.kind == "i":
-        return []
-    return [
-        f"the {role} id of {count:,} interactions is {text!r}; remove them if that means missing"
-        for text, count in zip(ids.tolist(), counts.tolist(), strict=True)
-        if text.lower() in MISSING
-    ]
 
 
 def _weight_warnings(weights: Floats | None) -> list[str]:
