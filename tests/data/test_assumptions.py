@@ -82,6 +82,26 @@ def test_why_there_are_no_times(tmp_path: Path) -> None:
     assert ir.read(path, skip_bad_rows=True).times is not None
 
 
+@pytest.mark.parametrize(
+    ("column", "values", "said"),
+    [
+        ("is_click", "0 1", "; is_click may say which rows are likes: try --rating-col is_click"),
+        ("Bought", "yes no", "; Bought may say which rows are likes: try --rating-col Bought"),
+        ("behavior", "pv buy", ", whatever behavior says."),
+        ("event type", "view addtocart view", ", whatever event type says."),
+        ("is_click", "0 1 2", "."),
+        ("mobile", "0 1", "."),
+        ("place", "lake view", "."),
+    ],
+)
+def test_columns_that_say_what_users_did_are_named(column: str, values: str, said: str) -> None:
+    rows = [(n % 4, n % 5, value) for n, value in enumerate(values.split() * 9)]
+    data = ir.read(pl.DataFrame(rows, ["user", "item", column], orient="row"))
+    line = f"Every row counts as a like{said}"
+    assert reading_assumptions(data)[1].startswith(line)
+    assert said != "." or reading_assumptions(data)[1] == line
+
+
 def test_an_id_that_looks_like_a_missing_value_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "plays.csv"
     path.write_text("user,item\n" + "".join(f"u{n % 5},i{n}\nu{n},NULL\n" for n in range(20)))

@@ -74,16 +74,37 @@ def _likes(data: Interactions) -> str:
     threshold = data.source.get("min_rating")
     if threshold is not None:
         return f"Ratings of at least {threshold:g} count as likes."
-    spare = () if data.layout is None or data.weights is not None else data.layout.weights
-    weight = f"{spare[0]} looks like a weight: try --weight-col {quote(spare[0])}" if spare else ""
     if data.ratings is None or data.ratings.min() == data.ratings.max():
         if data.layout is None:
             return ""
-        return f"Every row counts as a like{f', and {weight}' if weight else ''}."
-    least = like_threshold(data)
-    share = float((data.ratings < least).mean())
-    text = f"Every rating counts as a like, also the {100 * share:.0f} % below {least:g}"
-    return f"{text}: try --min-rating {least:g}{f'; {weight}' if weight else ''}."
+        text = f"Every row counts as a like{_all_events(data)}"
+    else:
+        least = like_threshold(data)
+        share = f"{100 * float((data.ratings < least).mean()):.0f} % below {least:g}"
+        text = f"Every rating counts as a like, also the {share}: try --min-rating {least:g}"
+    return f"{'; '.join((text, *_hints(data)))}."
+
+
+def _all_events(data: Interactions) -> str:
+    """That rows of all kinds of events count, if a column has such kinds."""
+    if data.layout is None or not data.layout.events:
+        return ""
+    column = "" if data.layout.header else "column "
+    return f", whatever {column}{data.layout.events[0]} says"
+
+
+def _hints(data: Interactions) -> list[str]:
+    """What to try with columns that are not used."""
+    if data.layout is None:
+        return []
+    hints = []
+    if flags := data.layout.flags:
+        option = f"--rating-col {quote(flags[0])} --min-rating 1"
+        hints.append(f"{' or '.join(flags[:MOST])} may say which rows are likes: try {option}")
+    if data.layout.weights and data.weights is None:
+        weight = data.layout.weights[0]
+        hints.append(f"{weight} looks like a weight: try --weight-col {quote(weight)}")
+    return hints
 
 
 def like_threshold(data: Interactions) -> float:

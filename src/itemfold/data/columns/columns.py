@@ -17,10 +17,12 @@ import numpy.typing as npt
 from itemfold.data.array_types import Bools, Floats
 from itemfold.data.columns.column_guess import (
     Sample,
+    are_events,
     are_weights,
     candidates,
     listed_columns,
     roles_by_content,
+    spare_flags,
     spare_time,
     spare_weights,
     untyped,
@@ -50,6 +52,8 @@ class Layout:
         header: Whether the names are those of the table; otherwise they are positions.
         weights: Columns that look like weights and are not used.
         times: Columns that look like times, if several do and so none is used.
+        flags: Columns of 0 and 1 that say what a user did, and are not used.
+        events: Columns of kinds of events, such as view and purchase.
 
     Examples:
         >>> layout = Layout({"user": "customer", "item": "product name"})
@@ -61,6 +65,8 @@ class Layout:
     header: bool = True
     weights: tuple[str, ...] = ()
     times: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    events: tuple[str, ...] = ()
 
     @property
     def options(self) -> str:
@@ -74,15 +80,24 @@ def layout_of(
 ) -> Layout:
     """The layout of a table whose roles have these positions."""
     names = [untyped(column) for column in columns]
-    times: list[int] = []
-    if header:
-        spare = spare_weights(names, at.values(), sample)
-        times = [] if "time" in at else spare_time(names, at.values(), sample)
-    else:
-        rest = (j for j in range(len(names)) if j not in at.values())
-        spare = [j for j in rest if are_weights(sample(j))]
-    named = {role: names[j] for role, j in at.items() if j < len(names)}
-    return Layout(named, header, *(tuple(names[j] for j in found) for found in (spare, times)))
+    used = set(at.values())
+    spare = [j for j in range(len(names)) if j not in used]
+
+    def named(positions: Sequence[int]) -> tuple[str, ...]:
+        return tuple(names[j] for j in positions)
+
+    return Layout(
+        columns={role: names[j] for role, j in at.items() if j < len(names)},
+        header=header,
+        weights=named(
+            spare_weights(names, used, sample)
+            if header
+            else [j for j in spare if are_weights(sample(j))]
+        ),
+        times=named(spare_time(names, used, sample) if header and "time" not in at else []),
+        flags=named(spare_flags(names, used, sample) if header else []),
+        events=named([j for j in spare if are_events(sample(j))]),
+    )
 
 
 @dataclass(frozen=True)
