@@ -24,6 +24,7 @@ from itemfold.training.run import Run
 
 LEVEL = 0.05  # a difference with a larger p-value may be chance
 FEW_USERS, FEW_ITEMS = 10, 100  # below which figures mislead
+LENGTH = 20  # of the lists that are measured
 LISTED = 5  # items of the example list
 SHOWN_HISTORY = 4  # items of the example user's history
 MEANING = {
@@ -56,11 +57,15 @@ def cautions(run: Run) -> list[str]:
     if 0 < n_users < FEW_USERS:
         found.append(f"{counted(n_users, 'test users')} cannot tell a difference from chance")
     if n_users and n_items < FEW_ITEMS:
-        found.append(
-            f"of {n_items} items a list of 20 has many by chance, so figures are high; shorter "
-            "lists: itemfold evaluate RUN --k 5"
-        )
+        many = "all" if n_items <= LENGTH else "many by chance"
+        found.append(f"of {n_items} items a list of {LENGTH} has {many}, so figures are high")
     return found
+
+
+def shorter_lists(run: Run) -> int | None:
+    """A length of lists that suits a catalogue of few items; None if it has more."""
+    n_items = run.interactions.shape[1]
+    return max(1, min(LISTED, n_items // 10)) if n_items < FEW_ITEMS else None
 
 
 def how_trained(run: Run) -> str:
@@ -114,9 +119,9 @@ def check_shown(metrics: Sequence[str] | None) -> list[str] | None:
         return None
     parsed = [parse_metric(text) for text in metrics]
     for metric in parsed:
-        if metric.k != 20:
+        if metric.k != LENGTH:
             raise ItemfoldError(
-                f"'--metrics' must be metrics at 20, such as ndcg@20, got {metric.key!r}; "
+                f"'--metrics' must be metrics at {LENGTH}, such as ndcg@20, got {metric.key!r}; "
                 "itemfold evaluate RUN --metrics computes others"
             )
     return [metric.key for metric in parsed]
@@ -217,6 +222,8 @@ def example_list(run: Run) -> RenderableType:
     (row,), (user,) = rows.tolist(), run.user_ids.external(rows).tolist()
     names, others = history_names(run, row, SHOWN_HISTORY)
     found = Recommender.from_run(run).recommend(user, k=LISTED, explain=run.model.explains)
+    if not found:  # the user has all items
+        return Group()
     explains = any(pick.main_reason for pick in found)
     more = f" and {others} more" if others else ""
     columns = ["title"] * (run.titles is not None) + ["mostly because of"] * explains

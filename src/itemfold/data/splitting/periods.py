@@ -17,6 +17,8 @@ from itemfold.data.splitting.split_parts import ROUNDINGS, finished_split, no_us
 from itemfold.errors import ItemfoldError
 from itemfold.validation import one_of
 
+MANY_UNSEEN = 0.5  # share of the test interactions from which a note says what to change
+
 
 def latest_from(times: Floats, share: float) -> float:
     """The time from which the latest share of the interactions begins."""
@@ -211,10 +213,13 @@ def unseen_items_note(matrix: sp.csr_array, periods: Periods, unseen_items: str)
     unseen = int((~seen[items]).sum())
     if not unseen:
         return []
-    what = ", left out" if unseen_items == "drop" else ", which no model can find"
+    drops, share = unseen_items == "drop", unseen / len(items)
+    what = ", left out" if drops else ", which no model can find"
+    shorter = f"--set split.test={float(periods.test.mean()) / 4:.2g}"
+    hint = "" if drops or share < MANY_UNSEEN else f"; a shorter test period has fewer: {shorter}"
     return [
         f"Test interactions with items that never occurred before the test period{what}: "
-        f"{unseen:,} of {len(items):,} ({unseen / len(items):.1%})."
+        f"{unseen:,} of {len(items):,} ({share:.1%}){hint}."
     ]
 
 
