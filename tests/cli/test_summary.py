@@ -2,8 +2,10 @@
 
 import copy
 import re
+import shlex
 
 import numpy as np
+import polars as pl
 import pytest
 import scipy.stats
 from command import call
@@ -107,13 +109,29 @@ def test_each_line_of_the_list_names_the_largest_reason(ease):
 
 def test_few_users_and_few_items_are_warned_about(ease):
     assert cautions(ease) == [
-        "with 80 items, a list of 20 contains many by chance, so the figures are high; "
-        "evaluate shorter lists with: itemfold evaluate RUN --k 5"
+        "with 80 items, a list of 20 contains many by chance, so the figures are high"
     ]
     few = copy.copy(ease)
     few.metrics = {**ease.metrics, "users": {**ease.metrics["users"], "judged": 3}}
     assert cautions(few)[0] == "3 test users are too few to tell a difference from chance"
     assert "warning: 3 test users" in shown(summary(few))
+
+
+def test_a_shorter_list_is_measured_by_a_command_that_works(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    lines = [f"u{u},i{(u * k) % 12}" for u in range(1, 40) for k in range(1, 9)]
+    (tmp_path / "plays.csv").write_text("\n".join(["user,item", *lines]))
+    text = call("train", "plays.csv", "--model", "ease", "--out", "my run").stdout
+    assert "warning: of 12 items a list of 20 has all, so figures are high" in text
+    (command,) = re.findall(r"metrics of shorter lists: itemfold (.*)\n", text)
+    assert command == "evaluate 'my run' --k 1"
+    assert "ndcg@1 " in call(*shlex.split(command)).stdout
+
+
+def test_a_user_who_has_everything_has_no_empty_list():
+    full = ir.read(pl.DataFrame({"user": [1, 1, 1], "item": [1, 2, 3]}))
+    run = ir.train(ir.keep_all(full), ir.models.EASE())
+    assert shown(example_list(run)).strip() == ""
 
 
 def test_a_run_of_an_earlier_release_has_a_verdict(ease, hybrid):

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import itemfold as ir
 from itemfold.cli.app import app
 from itemfold.data.assumptions import MOST, assumptions, like_threshold, reading_assumptions
+from itemfold.data.describe import describe
 from itemfold.errors import ItemfoldError
 
 DAY = 86_400
@@ -63,6 +64,51 @@ def test_a_column_that_was_left_out_is_not_among_the_options(tmp_path: Path) -> 
     data = ir.read(path)
     assert "the rating is missing" in data.notes[0]
     assert reading_assumptions(data)[0] == "columns: --user-col user --item-col item"
+
+
+def test_why_there_are_no_times(tmp_path: Path) -> None:
+    path = tmp_path / "plays.csv"
+    days = [(n % 9, n % 7, f"2024-01-{n:02}", f"2024-02-{n:02}") for n in range(1, 29)]
+    pl.DataFrame(days, ["user", "item", "created_at", "updated_at"], orient="row").write_csv(path)
+    said = assumptions(data := ir.read(path), ir.split_interactions(data))
+    why = "created_at or updated_at could be the times, name one with --time-col"
+    assert f"A random 20% of each user's items is held out: {why}." in said
+    assert f"{why}, so splits by time are not possible" in describe(data).warnings
+    assert ir.read(path, time="updated_at").times is not None
+    write_plays(path, "customer,product,stars,time,hours", "u1,i99,1,NULL,2\n")
+    said = assumptions(data := ir.read(path), ir.split_interactions(data))
+    assert any("is held out: the time column was left out." in line for line in said)
+    assert any("leave such rows out with skip_bad_rows=True" in line for line in said)
+    assert ir.read(path, skip_bad_rows=True).times is not None
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "said"),
+    [
+        ("is_click", "0 1", "; is_click may say which rows are likes: try --rating-col is_click"),
+        ("Bought", "yes no", "; Bought may say which rows are likes: try --rating-col Bought"),
+        ("behavior", "pv buy", ", whatever behavior says."),
+        ("event type", "view addtocart view", ", whatever event type says."),
+        ("is_click", "0 1 2", "."),
+        ("mobile", "0 1", "."),
+        ("place", "lake view", "."),
+    ],
+)
+def test_columns_that_say_what_users_did_are_named(column: str, values: str, said: str) -> None:
+    rows = [(n % 4, n % 5, value) for n, value in enumerate(values.split() * 9)]
+    data = ir.read(pl.DataFrame(rows, ["user", "item", column], orient="row"))
+    line = f"Every row counts as a like{said}"
+    assert reading_assumptions(data)[1].startswith(line)
+    assert said != "." or reading_assumptions(data)[1] == line
+
+
+def test_an_id_that_looks_like_a_missing_value_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "plays.csv"
+    path.write_text("user,item\n" + "".join(f"u{n % 5},i{n}\nu{n},NULL\n" for n in range(20)))
+    said = assumptions(data := ir.read(path), ir.split_interactions(data))
+    why = "'NULL' counts as an item, with 20 interactions; remove such rows if it means missing."
+    assert why in said
+    assert why.rstrip(".") in describe(data).warnings
 
 
 def notes(stderr: str) -> list[str]:

@@ -21,6 +21,8 @@ FORMS = (
     "%d-%b-%Y",
     "%a, %d %b %Y %H:%M:%S +0000",
     "%m %d, %Y",
+    "%a %b %d %H:%M:%S +0000 %Y",
+    "%c",
 )
 MOMENTS = st.datetimes(dt.datetime(1970, 1, 1), dt.datetime(2067, 12, 31))
 
@@ -61,6 +63,7 @@ def test_other_texts_are_no_dates(text: str) -> None:
 def test_an_offset_is_taken_off() -> None:
     assert date_seconds("Thu, 01 Jan 1970 02:00:00 +0200") == 0
     assert date_seconds("1970/01/01 00:00:00-01:30") == 5400
+    assert date_seconds("Wed Dec 31 16:00:00 -0800 1969") == 0
 
 
 @pytest.mark.parametrize(

@@ -67,12 +67,12 @@ def test_ids_that_another_program_wrote_for_something_else_are_warned_about(tmp_
     file = tmp_path / "plays.csv"
     file.write_text("user,item\n1.0,x\n1.0,NULL\n2.0,NULL\n2.0,y\n")
     text = " / ".join(describe(read(file)).warnings)
-    assert "the item id of 2 interactions is 'NULL'" in text
+    assert "'NULL' counts as an item, with 2 interactions; remove such rows" in text
     assert "The user ids end with .0 and were read as whole numbers" in text
     assert read(file).user_ids.ids.tolist() == [1, 2]
     file.write_text("user,item\n1.0,x\nann,nullable\n")
     text = " / ".join(describe(read(file)).warnings)
-    assert "if that means missing" not in text
+    assert "if it means missing" not in text
     assert "whole numbers" not in text
 
 

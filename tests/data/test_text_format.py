@@ -285,6 +285,17 @@ def test_lines_of_a_user_and_its_items(tmp_path: Path) -> None:
     assert "a basket of items" in data.notes[0]
 
 
+@pytest.mark.parametrize("first", ["pot plants\n", "item 1,item 2,brown rice\n"])
+def test_names_in_baskets_may_have_spaces(first: str, tmp_path: Path) -> None:
+    text = (
+        first + "pot plants,brown rice\nbrown rice,item 1,item 2\npot plants\nitem 2,item 1\n" * 9
+    )
+    (tmp_path / "groceries.csv").write_text(text)
+    data = ir.read(tmp_path / "groceries.csv")
+    assert data.item_ids.ids.tolist() == ["brown rice", "item 1", "item 2", "pot plants"]
+    assert data.n_users == 37
+
+
 def test_other_texts_are_no_lists(tmp_path: Path) -> None:
     path = tmp_path / "access.log"
     path.write_text("GET / 200\nPOST /x 404 1\nPUT /about 201\nHEAD\n")

@@ -213,6 +213,21 @@ def test_models_that_cannot_fold_in_leave_new_users_out(tmp_path: Path) -> None:
         run_config(given, data=data)
 
 
+def test_items_that_are_new_in_the_test_period_are_counted() -> None:
+    """News: each item lives for a twentieth of the time."""
+    rows = [(n % 30, f"{n // 50}-{n % 7}", n) for n in range(1000)]
+    columns = ["user", "item", "time"]
+    data = ir.read(pl.DataFrame(rows, columns, orient="row"))
+    said = " ".join(ir.split_by_time(data).notes)
+    hint = "a shorter test period has fewer: --set split.test=0.05."
+    assert f"which no model can find: 200 of 200 (100.0%); {hint}" in said
+    assert "never occurred" not in " ".join(ir.split_by_time(data, test=0.02).notes)
+    few = [(user, item if n % 3 == 0 else f"x{n % 91}", n) for user, item, n in rows]
+    said = " ".join(ir.split_by_time(ir.read(pl.DataFrame(few, columns, orient="row"))).notes)
+    assert "which no model can find" in said
+    assert "shorter" not in said
+
+
 def test_time_comes_first_unless_something_else_is_known(tmp_path: Path) -> None:
     data = growing(2)
     assert default_strategy(data) == "time"

@@ -74,7 +74,7 @@ COLUMNS: dict[str, tuple[Any, str | None, str]] = {
     "infinite": (
         [float("inf") if n == 5 else float(moment) for n, moment in enumerate(TIMES)],
         "interactions",
-        "line 7: the time is missing or not finite.",
+        "line 7: the time is missing or not finite; leave such rows out with skip_bad_rows=True",
     ),
     "names of time zones": (
         [f"{day:%Y-%m-%d %H:%M} {'EST' if n % 2 else 'CET'}" for n, day in enumerate(DAYS)],
@@ -85,6 +85,21 @@ COLUMNS: dict[str, tuple[Any, str | None, str]] = {
         [f"{day:%m}/{day.day % 12 + 1:02}/{day:%Y}" for day in DAYS],
         "interactions",
         "the times could be day/month or month/day",
+    ),
+    "always infinite": (
+        [float("inf")] * N,
+        "interactions",
+        "line 2: the time is missing or not finite.",  # leaving rows out is no help
+    ),
+    "days as numbers": (
+        [f"{day:%Y%m%d}" for day in DAYS],
+        "time",
+        "train before 20181102, validation until 2019",
+    ),
+    "most on one day": (
+        np.where(np.arange(N) % 10, 1_530_000_000 + np.arange(N), TIMES),
+        "time",
+        "train before 2018-06-26 08:06, validation until 2018-06-26 08:08, test after",
     ),
     "years": (
         [day.year for day in DAYS],

@@ -187,9 +187,13 @@ def _train_repeatedly(
 
 def _next_commands(trained: Run, folder: str) -> list[str]:
     """Lines with the commands that usually follow training."""
+    from itemfold.cli.tables.summary import shorter_lists
+
     lines = []
     if trained.metrics["test"]:
         lines.append(f"all metrics, plots and settings: {program()} report {folder}")
+        if k := shorter_lists(trained):
+            lines.append(f"metrics of shorter lists: {program()} evaluate {folder} --k {k}")
     liked = [str(item) for item in trained.item_ids.ids[:2].tolist()]
     history = "ITEM,ITEM" if any("," in item for item in liked) else quote(",".join(liked))
     lines.append(f"recommend: {program()} recommend {folder} --history {history} --explain")

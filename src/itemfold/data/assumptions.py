@@ -7,6 +7,7 @@ from shlex import quote
 
 import numpy as np
 
+from itemfold.data.columns.columns import MISSING
 from itemfold.data.interactions import Interactions
 from itemfold.data.splitting.split import Split
 
@@ -32,7 +33,30 @@ def reading_assumptions(data: Interactions) -> list[str]:
 def assumptions(data: Interactions, split: Split) -> tuple[str, ...]:
     """At most five sentences: columns, likes, repeats, the test part, and what was left out."""
     lines = [*reading_assumptions(data), _repeats(data), _test_part(data, split)]
-    return tuple(line for line in (*lines, " ".join(data.notes)) if line)[:MOST]
+    return tuple(line for line in (*lines, " ".join((*id_notes(data), *data.notes))) if line)[:MOST]
+
+
+def id_notes(data: Interactions) -> list[str]:
+    """Notes on text ids that look like missing values.
+
+    >>> import polars as pl
+    >>> import itemfold as ir
+    >>> id_notes(ir.read(pl.DataFrame({"user": ["ann", "bob"], "item": ["NULL", "x"]})))
+    ["'NULL' counts as an item, with 1 interaction; remove such rows if it means missing."]
+    """
+    notes = []
+    for role, ids, rows in (
+        ("a user", data.user_ids.ids, data.users), ("an item", data.item_ids.ids, data.items)
+    ):  # fmt: skip
+        if ids.dtype.kind == "i":
+            continue
+        for row in (n for n, text in enumerate(ids.tolist()) if text.lower() in MISSING):
+            count = int((rows == row).sum())
+            notes.append(
+                f"{str(ids[row])!r} counts as {role}, with {count:,} "
+                f"interaction{'s' if count != 1 else ''}; remove such rows if it means missing."
+            )
+    return notes
 
 
 def _columns(data: Interactions) -> str:
@@ -50,16 +74,37 @@ def _likes(data: Interactions) -> str:
     threshold = data.source.get("min_rating")
     if threshold is not None:
         return f"Ratings of at least {threshold:g} count as likes."
-    spare = () if data.layout is None or data.weights is not None else data.layout.weights
-    weight = f"{spare[0]} looks like a weight: try --weight-col {quote(spare[0])}" if spare else ""
     if data.ratings is None or data.ratings.min() == data.ratings.max():
         if data.layout is None:
             return ""
-        return f"Every row counts as a like{f', and {weight}' if weight else ''}."
-    least = like_threshold(data)
-    share = float((data.ratings < least).mean())
-    text = f"Every rating counts as a like, also the {100 * share:.0f} % below {least:g}"
-    return f"{text}: try --min-rating {least:g}{f'; {weight}' if weight else ''}."
+        text = f"Every row counts as a like{_all_events(data)}"
+    else:
+        least = like_threshold(data)
+        share = f"{100 * float((data.ratings < least).mean()):.0f} % below {least:g}"
+        text = f"Every rating counts as a like, also the {share}: try --min-rating {least:g}"
+    return f"{'; '.join((text, *_hints(data)))}."
+
+
+def _all_events(data: Interactions) -> str:
+    """That rows of all kinds of events count, if a column has such kinds."""
+    if data.layout is None or not data.layout.events:
+        return ""
+    column = "" if data.layout.header else "column "
+    return f", whatever {column}{data.layout.events[0]} says"
+
+
+def _hints(data: Interactions) -> list[str]:
+    """What to try with columns that are not used."""
+    if data.layout is None:
+        return []
+    hints = []
+    if flags := data.layout.flags:
+        option = f"--rating-col {quote(flags[0])} --min-rating 1"
+        hints.append(f"{' or '.join(flags[:MOST])} may say which rows are likes: try {option}")
+    if data.layout.weights and data.weights is None:
+        weight = data.layout.weights[0]
+        hints.append(f"{weight} looks like a weight: try --weight-col {quote(weight)}")
+    return hints
 
 
 def like_threshold(data: Interactions) -> float:
@@ -99,7 +144,26 @@ def _test_part(data: Interactions, split: Split) -> str:
         return ""
     if split.settings.get("test") == "given":
         return f"The test part is that of the data, {data.n_held_out:,} interactions."
-    times = "there are no times" if data.times is None else "times are not used"
+    times = no_times(data) or "times are not used"
     if strategy == "interactions":
         return f"A random {split.settings['test']:.0%} of each user's items is held out: {times}."
     return ""
+
+
+def no_times(data: Interactions) -> str:
+    """Why there are no times, or an empty string.
+
+    >>> import polars as pl
+    >>> import itemfold as ir
+    >>> rows = {"user": [1], "item": [2], "made_at": ["2024-01-31"], "sent_at": ["2024-02-01"]}
+    >>> no_times(ir.read(pl.DataFrame(rows)))
+    'made_at or sent_at could be the times, name one with --time-col'
+    """
+    if data.times is not None:
+        return ""
+    if "time" in data.left_out:
+        return "the time column was left out"
+    if data.layout is not None and data.layout.times:
+        either = " or ".join(data.layout.times)
+        return f"{either} could be the times, name one with --time-col"
+    return "there are no times"

@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.array_types import Floats, Ints
-from itemfold.data.assumptions import reading_assumptions
-from itemfold.data.columns.columns import MISSING
+from itemfold.data.assumptions import id_notes, no_times, reading_assumptions
 from itemfold.data.datasets import is_named
 from itemfold.data.interactions import Interactions
 from itemfold.data.splitting.exchangeability import DrawComparison, compare_test_part
@@ -200,23 +199,10 @@ def _warnings(
         found.append(draw.note.rstrip("."))
     if data.ratings is not None and data.ratings.min() == data.ratings.max():
         found.append(f"all ratings are {data.ratings[0]:g}, so they carry no information")
-    found += _id_warnings("user", data.user_ids.ids, user_counts)
-    found += _id_warnings("item", data.item_ids.ids, item_counts)
     found += _weight_warnings(data.weights)
-    found += _time_warnings(data.times)
-    found += [note.rstrip(".") for note in data.notes]
+    found += _time_warnings(data)
+    found += [note.rstrip(".") for note in (*id_notes(data), *data.notes)]
     return found
-
-
-def _id_warnings(role: str, ids: npt.NDArray[Any], counts: Ints) -> list[str]:
-    """Warnings about text ids that look like missing values."""
-    if ids.dtype.kind == "i":
-        return []
-    return [
-        f"the {role} id of {count:,} interactions is {text!r}; remove them if that means missing"
-        for text, count in zip(ids.tolist(), counts.tolist(), strict=True)
-        if text.lower() in MISSING
-    ]
 
 
 def _weight_warnings(weights: Floats | None) -> list[str]:
@@ -233,9 +219,9 @@ def _weight_warnings(weights: Floats | None) -> list[str]:
     return []
 
 
-def _time_warnings(times: Floats | None) -> list[str]:
-    if times is None:
-        return ["there are no times, so splits by time are not possible"]
-    if times.min() == times.max():
+def _time_warnings(data: Interactions) -> list[str]:
+    if data.times is None:
+        return [f"{no_times(data)}, so splits by time are not possible"]
+    if data.times.min() == data.times.max():
         return ["all times are equal, so splits by time are not possible"]
     return []

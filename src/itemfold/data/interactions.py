@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from itemfold.data.splitting.repeats import EarlierRows
 
 MOST_IN_DICT = 2**20  # ids; larger maps are searched without a dictionary
-HOW_TO_SKIP = "leave such rows out with skip_bad_rows=True or --skip-bad-rows"
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,7 +264,7 @@ class Interactions:
             raise ItemfoldError(f"'min_rating' must be a number, got {rating!r}")
         if self.ratings is None:
             if why := self.left_out.get("rating"):
-                raise ItemfoldError(f"{why}; {HOW_TO_SKIP}")
+                raise ItemfoldError(why)
             raise ItemfoldError(
                 f"'min_rating' needs ratings, and '{self.name}' has none; name their column with "
                 "rating=… or --rating-col"

@@ -24,6 +24,7 @@ from itemfold.training.run import Run
 
 LEVEL = 0.05  # a difference with a larger p-value may be chance
 MIN_USERS, MIN_ITEMS = 10, 100  # with fewer, the figures are unreliable
+LENGTH = 20  # of the lists that are measured
 LISTED = 5  # items of the example list
 SHOWN_HISTORY = 4  # items of the example user's history
 MEANING = {
@@ -58,11 +59,17 @@ def cautions(run: Run) -> list[str]:
             f"{counted(n_users, 'test users')} are too few to tell a difference from chance"
         )
     if n_users and n_items < MIN_ITEMS:
+        many = "all of them" if n_items <= LENGTH else "many by chance"
         found.append(
-            f"with {n_items} items, a list of 20 contains many by chance, so the figures are high; "
-            "evaluate shorter lists with: itemfold evaluate RUN --k 5"
+            f"with {n_items} items, a list of {LENGTH} contains {many}, so the figures are high"
         )
     return found
+
+
+def shorter_lists(run: Run) -> int | None:
+    """A length of lists that suits a catalogue of few items; None if it has more."""
+    n_items = run.interactions.shape[1]
+    return max(1, min(LISTED, n_items // 10)) if n_items < MIN_ITEMS else None
 
 
 def how_trained(run: Run) -> str:
@@ -116,9 +123,9 @@ def check_shown(metrics: Sequence[str] | None) -> list[str] | None:
         return None
     parsed = [parse_metric(text) for text in metrics]
     for metric in parsed:
-        if metric.k != 20:
+        if metric.k != LENGTH:
             raise ItemfoldError(
-                f"'--metrics' must be metrics at 20, such as ndcg@20, got {metric.key!r}; "
+                f"'--metrics' must be metrics at {LENGTH}, such as ndcg@20, got {metric.key!r}; "
                 "itemfold evaluate RUN --metrics computes others"
             )
     return [metric.key for metric in parsed]
@@ -219,6 +226,8 @@ def example_list(run: Run) -> RenderableType:
     (row,), (user,) = rows.tolist(), run.user_ids.external(rows).tolist()
     names, others = history_names(run, row, SHOWN_HISTORY)
     found = Recommender.from_run(run).recommend(user, k=LISTED, explain=run.model.explains)
+    if not found:  # the user has all items
+        return Group()
     explains = any(pick.main_reason for pick in found)
     more = f" and {others} more" if others else ""
     columns = ["title"] * (run.titles is not None) + ["mostly because of"] * explains

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from itemfold.data.array_types import Bools
-from itemfold.data.columns.columns import Where, column_problem
-from itemfold.data.interactions import HOW_TO_SKIP
+from itemfold.data.columns.columns import HOW_TO_SKIP, Where, column_problem
 from itemfold.errors import ItemfoldError
 
 Problems = dict[int, str]  # row → its first problem

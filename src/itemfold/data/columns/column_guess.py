@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from itemfold.data.columns.column_words import (
+    ACTIONS,
     FINAL_WORDS,
     GROUPS,
     ID_ENDINGS,
     KNOWN_NAMES,
     NAME_ENDINGS,
     NOT_TIME,
+    OPINIONS,
     TIME_WORDS,
     WEIGHT_WORDS,
     WORDS,
@@ -25,6 +27,7 @@ from itemfold.data.columns.dates import date_seconds
 TYPED = re.compile(r":(token|float)(_seq)?\b")  # RecBole writes user_id:token
 ENDINGS = {"time": ("timestamp", "datetime"), "title": (), "genre": ()}
 LISTED = 20  # columns in an error
+MOST_KINDS = 12  # of events in a column
 EPOCH = 631_152_000.0  # seconds of 1990; smaller numbers are no times since 1970
 
 Sample = Callable[[int], Sequence[Any]]  # position of a column → some of its values
@@ -170,6 +173,26 @@ def spare_weights(names: Sequence[str], used: Iterable[int], sample: Sample) -> 
     ]
 
 
+def spare_flags(names: Sequence[str], used: Iterable[int], sample: Sample) -> list[int]:
+    """The columns of yes and no that say by their names what a user did, such as is_click."""
+    taken = set(used)
+    return [
+        j
+        for j, words in enumerate(map(words_of, names))
+        if j not in taken and ACTIONS & set(words) and _are_flags(sample(j))
+    ]
+
+
+def are_events(values: Sequence[Any]) -> bool:
+    """Whether values are a few kinds of events.
+
+    >>> are_events(["view", "purchase", "view"]), are_events(["view", "lake", "view"])
+    (True, False)
+    """
+    kinds = _distinct(values)
+    return len(kinds) <= MOST_KINDS and len(kinds & ACTIONS) > 1
+
+
 # --- columns without names -----------------------------------------------------------------------
 
 
@@ -225,6 +248,11 @@ def _present(values: Sequence[Any]) -> list[Any]:
     return [v for v in values if v is not None and v == v and (not isinstance(v, str) or v.strip())]
 
 
+def _distinct(values: Sequence[Any]) -> set[str]:
+    """The distinct values as texts in lower case, without missing ones."""
+    return {str(value).strip().lower() for value in _present(values)}
+
+
 def numbers_of(values: Sequence[Any]) -> list[float] | None:
     """The values as numbers, without missing ones; None if some are not numbers."""
     some = _present(values)
@@ -250,6 +278,12 @@ def are_weights(values: Sequence[Any]) -> bool:
     """Whether values are positive numbers and not all the same."""
     numbers = numbers_of(values)
     return numbers is not None and min(numbers) > 0 and len(set(numbers)) > 1
+
+
+def _are_flags(values: Sequence[Any]) -> bool:
+    """Whether values are 0 and 1, or a yes and a no in words."""
+    found = _distinct(values)
+    return len(found) == 2 and found <= {"0", "1", "0.0", "1.0", *OPINIONS}
 
 
 def _are_fractions(values: Sequence[Any]) -> bool:

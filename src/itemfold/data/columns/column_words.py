@@ -90,6 +90,13 @@ WEIGHT_WORDS = _words(
     "views visits purchases times weight minutes seconds playtime watchtime duration ratio "
     "frequency freq"
 )
+ACTIONS = _words(  # in names of columns of 0 and 1, and as kinds of events
+    "view views viewed impression pv click clicks clicked like liked dislike love loved fav "
+    "favorite favourite save saved share shared follow followed bookmark wishlist cart carts "
+    "addtocart order orders ordered buy bought purchase purchased transaction convert "
+    "converted conversion play played watch watched listen listened read skip skipped "
+    "download downloaded install installed"
+)
 LIKED = _words("like liked love loved yes true up upvote \U0001f44d")
 DISLIKED = _words("dislike disliked no false down downvote \U0001f44e")
 OPINIONS = {**dict.fromkeys(LIKED, 1.0), **dict.fromkeys(DISLIKED, 0.0)}  # lower case

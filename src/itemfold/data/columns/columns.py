@@ -17,10 +17,12 @@ import numpy.typing as npt
 from itemfold.data.array_types import Bools, Floats
 from itemfold.data.columns.column_guess import (
     Sample,
+    are_events,
     are_weights,
     candidates,
     listed_columns,
     roles_by_content,
+    spare_flags,
     spare_time,
     spare_weights,
     untyped,
@@ -31,8 +33,14 @@ from itemfold.errors import ItemfoldError
 
 IDS = ("user", "item")
 MISSING = ("nan", "na", "n/a", "null", "none", "\\n")  # texts that mean no value, in lower case
+HOW_TO_SKIP = "leave such rows out with skip_bad_rows=True or --skip-bad-rows"
+SOME = 10_000  # rows that say whether most of a column can be read
 Where = Callable[[int], str]  # row → its place, such as "plays.csv, line 3"
 Names = Mapping[str, str | int | None]  # role → the requested column
+
+
+class BadRowError(ItemfoldError):
+    """The value of one row is invalid; its column can be read without the row."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,9 @@ class Layout:
         columns: For each role, the name of its column.
         header: Whether the names are those of the table; otherwise they are positions.
         weights: Columns that look like weights and are not used.
+        times: Columns that look like times, if several do and so none is used.
+        flags: Columns of 0 and 1 that say what a user did, and are not used.
+        events: Columns of kinds of events, such as view and purchase.
 
     Examples:
         >>> layout = Layout({"user": "customer", "item": "product name"})
@@ -53,6 +64,9 @@ class Layout:
     columns: Mapping[str, str]
     header: bool = True
     weights: tuple[str, ...] = ()
+    times: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    events: tuple[str, ...] = ()
 
     @property
     def options(self) -> str:
@@ -66,13 +80,24 @@ def layout_of(
 ) -> Layout:
     """The layout of a table whose roles have these positions."""
     names = [untyped(column) for column in columns]
-    if header:
-        spare = spare_weights(names, at.values(), sample)
-    else:
-        rest = (j for j in range(len(names)) if j not in at.values())
-        spare = [j for j in rest if are_weights(sample(j))]
-    named = {role: names[j] for role, j in at.items() if j < len(names)}
-    return Layout(named, header, tuple(names[j] for j in spare))
+    used = set(at.values())
+    spare = [j for j in range(len(names)) if j not in used]
+
+    def named(positions: Sequence[int]) -> tuple[str, ...]:
+        return tuple(names[j] for j in positions)
+
+    return Layout(
+        columns={role: names[j] for role, j in at.items() if j < len(names)},
+        header=header,
+        weights=named(
+            spare_weights(names, used, sample)
+            if header
+            else [j for j in spare if are_weights(sample(j))]
+        ),
+        times=named(spare_time(names, used, sample) if header and "time" not in at else []),
+        flags=named(spare_flags(names, used, sample) if header else []),
+        events=named([j for j in spare if are_events(sample(j))]),
+    )
 
 
 @dataclass(frozen=True)
@@ -278,14 +303,21 @@ def _numbers(column: Any, role: str, where: Where) -> Floats:
             try:
                 numbers[row] = np.nan if is_missing(value) else to_number(value, role, day_first)
             except NOT_A_NUMBER:
-                raise ItemfoldError(f"{where(row)}: {column_problem(value, role)}") from None
+                raise BadRowError(f"{where(row)}: {column_problem(value, role)}") from None
     bad = ~(np.abs(numbers) < 2.0**62)  # also true of NaN
     if role == "weight" and not bad.any():
         bad = numbers <= 0
     if bad.any():
         row = int(bad.argmax())
-        raise ItemfoldError(f"{where(row)}: {column_problem(float(numbers[row]), role)}")
+        raise BadRowError(f"{where(row)}: {column_problem(float(numbers[row]), role)}")
     return numbers
+
+
+def _how_to_keep(column: Any, role: str) -> str:
+    """How to read a column that few rows spoil, or an empty string."""
+    some = _array(column)[:SOME].tolist()
+    bad = sum(bool(column_problem(value, role)) for value in some)
+    return f"; {HOW_TO_SKIP}" if bad < 0.5 * len(some) else ""
 
 
 # Three digits after one comma could also be thousands.
@@ -374,12 +406,16 @@ def table_of(
     left_out: dict[str, str] = {}
 
     def numbers(role: str) -> Floats | None:
+        if role not in at:
+            return None
+        column = get(at[role])
         try:
-            return _numbers(get(at[role]), role, where) if role in at else None
+            return _numbers(column, role, where)
         except ItemfoldError as error:
             if names.get(role) is not None:
                 raise
-            left_out[role] = str(error)  # raised when the column is needed
+            how = _how_to_keep(column, role) if isinstance(error, BadRowError) else ""
+            left_out[role] = f"{error}{how}"  # raised when the column is needed
             return None
 
     user, item = (_whole_numbers(get(at[r])) if text else get(at[r]) for r in ("user", "item"))

@@ -1,4 +1,5 @@
-"""Dates as people write them: 31.01.2024, 1/31/2024 1:05 PM, Jan 31, 2024, 2024/01/31."""
+"""Dates as people write them: 31.01.2024, 1/31/2024 1:05 PM, Jan 31, 2024, 2024/01/31, and as
+C writes them: Wed Jan 31 13:05:00 2024."""
 
 from __future__ import annotations
 
@@ -17,13 +18,14 @@ CLOCK = (
 NAME = r"(?P<name>[A-Za-z]{3})[A-Za-z]*\.?"
 WEEKDAY = r"(?:[A-Za-z]{3,9},? )?"
 FORMS = [
-    re.compile(rf"\s*{form}{CLOCK}\s*", re.ASCII)
+    re.compile(rf"\s*{form}\s*", re.ASCII)
     for form in (
-        r"(?P<y>\d{4})([/.-])(?P<m>\d\d?)\2(?P<d>\d\d?)",
-        r"(?P<d>\d\d?)\.(?P<m>\d\d?)\.(?P<y>\d{4}|\d\d)",
-        rf"{WEEKDAY}(?P<d>\d\d?)[. -]+{NAME}[ ,-]+(?P<y>\d{{4}})",
-        rf"{WEEKDAY}{NAME} (?P<d>\d\d?),? (?P<y>\d{{4}})",
-        r"(?P<m>\d\d?) (?P<d>\d\d?), (?P<y>\d{4})",  # Amazon's reviews
+        rf"(?P<y>\d{{4}})([/.-])(?P<m>\d\d?)\2(?P<d>\d\d?){CLOCK}",
+        rf"(?P<d>\d\d?)\.(?P<m>\d\d?)\.(?P<y>\d{{4}}|\d\d){CLOCK}",
+        rf"{WEEKDAY}(?P<d>\d\d?)[. -]+{NAME}[ ,-]+(?P<y>\d{{4}}){CLOCK}",
+        rf"{WEEKDAY}{NAME} (?P<d>\d\d?),? (?P<y>\d{{4}}){CLOCK}",
+        rf"(?P<m>\d\d?) (?P<d>\d\d?), (?P<y>\d{{4}}){CLOCK}",  # Amazon's reviews
+        rf"{WEEKDAY}{NAME} +(?P<d>\d\d?){CLOCK} (?P<y>\d{{4}})",  # Twitter, Foursquare, Goodreads
     )
 ]
 TWO_ORDERS = re.compile(

@@ -95,10 +95,10 @@ def future_notes(times: Floats) -> tuple[str, ...]:
 def moment_text(seconds: float, span: float) -> str:
     """A moment as a date, with the time of day if the data spans less than two months.
 
-    >>> moment_text(1_520_000_000, 1e8), moment_text(1_520_000_000, 1e5), moment_text(12, 100)
-    ('2018-03-02', '2018-03-02 14:13', '12')
+    >>> moment_text(1_520_000_000, 1e8), moment_text(1_520_000_000, 1e5), moment_text(20240131, 9)
+    ('2018-03-02', '2018-03-02 14:13', '20240131')
     """
     if not RELATIVE <= seconds < 253_402_300_800:  # the year 10000
-        return f"{seconds:g}"
+        return f"{seconds:.15g}"
     moment = dt.datetime.fromtimestamp(float(seconds), tz=dt.UTC)
     return moment.strftime("%Y-%m-%d" if span >= 60 * DAY else "%Y-%m-%d %H:%M")

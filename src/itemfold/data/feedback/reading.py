@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from itemfold.data.columns.columns import RawTable, column_problem
+from itemfold.data.columns.columns import HOW_TO_SKIP, RawTable, column_problem
 from itemfold.data.feedback.file_store import FILES
 from itemfold.data.feedback.store import SQLITE_ENDINGS, FeedbackStore, Row, open_store
-from itemfold.data.interactions import HOW_TO_SKIP
 from itemfold.errors import ItemfoldError, NoRowsError
 
 TAKEN = ("liked", "clicked")  # events that are interactions

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from itemfold.data.columns.bad_rows import ProblemCount, find_problems
-from itemfold.data.columns.columns import Names
+from itemfold.data.columns.columns import HOW_TO_SKIP, Names
 from itemfold.data.columns.time_units import EARLIEST, LATEST, UNITS, unit_of
-from itemfold.data.interactions import HOW_TO_SKIP
 from itemfold.data.preparing import expressions as sql
 from itemfold.data.preparing.inputs import InputTable, literal, parquet, reason_of
 from itemfold.data.preparing.work import StepFacts, Work

@@ -28,6 +28,7 @@ SEPARATORS = ("\t", "::", ",", ";", "|", " ")
 SHOWN = {"\t": "a tab", " ": "spaces"}
 INNER = "\x1f"  # separator that replaces those of several characters
 EVEN = 0.9  # share of rows with the same number of fields in a table
+SPLIT = 0.5  # share of rows with several fields in lists whose first row has one
 MARKUP = re.compile(r"\ufeff?\s*<(!doctype html|html|\?xml)", re.IGNORECASE)
 BEFORE = re.compile(r"\ufeff?(%|# |sep=.?$)", re.IGNORECASE)  # comments, and Excel's sep=;
 
@@ -109,15 +110,19 @@ def recognised(text: str, suffix: str = "") -> TextFormat:
         form = TextFormat(sep, _has_quotes(text, sep, suffix), skip=skip)
         rows = [fields for _, fields in _sample(text, form)]
         widths = Counter(map(len, rows))
-        width, common = widths.most_common(1)[0] if widths else (1, 0)
-        if not rows or (len(rows[0]) < 2 and (width < 2 or sep != " ")):
+        if not rows or (len(rows[0]) < 2 and widths[1] > (1 - SPLIT) * len(rows)):
             continue
-        known = names_columns(rows[0])
-        even = known or common >= EVEN * len(rows)
+        known = names_columns(rows[0]) and not (sep == " " and _is_separated(rows[0]))
+        even = known or max(widths.values()) >= EVEN * len(rows)
         rank = (known, even, sep != " ", len(rows[0]) if even else 0, -order)
         if best is None or rank > best[0]:
             best = rank, replace(form, even=even)
     return best[1] if best else TextFormat(",", skip=skip)
+
+
+def _is_separated(fields: list[str]) -> bool:
+    """Whether some fields have a separator inside, as in lists of names with spaces."""
+    return any(sep in field for sep in SEPARATORS for field in fields)
 
 
 def _lines_before(text: str) -> int:

@@ -17,6 +17,8 @@ from itemfold.data.splitting.split_parts import ROUNDINGS, finished_split, no_us
 from itemfold.errors import ItemfoldError
 from itemfold.validation import one_of
 
+MANY_UNSEEN = 0.5  # share of the test interactions from which a note says what to change
+
 
 def latest_from(times: Floats, share: float) -> float:
     """The time from which the latest share of the interactions begins."""
@@ -192,12 +194,15 @@ def account(times: Floats, periods: Periods, valid_by: str) -> list[str]:
     parts = [times[mask] for mask in (periods.train, periods.valid, periods.test)]
     if not all(len(part) for part in (parts[0], parts[2])):
         return []
-    span, begins = float(np.ptp(times)), moment_text(parts[2].min(), float(np.ptp(times)))
-    if len(parts[1]) and valid_by == "time":
-        first = moment_text(parts[1].min(), span)
-        text = f"train before {first}, validation until {begins}, test after"
+    by_time = bool(len(parts[1])) and valid_by == "time"
+    moments = [float(part.min()) for part in (parts[1:] if by_time else parts[2:])]
+    texts = [moment_text(moment, float(np.ptp(times))) for moment in moments]
+    if len(set(texts)) < len(texts):  # both periods begin on one day
+        texts = [moment_text(moment, 0) for moment in moments]
+    if by_time:
+        text = f"train before {texts[0]}, validation until {texts[1]}, test after"
     else:
-        text = f"train and validation before {begins}, test after"
+        text = f"train and validation before {texts[0]}, test after"
     return [f"Split by time: {text}; for a random split: --split interactions."]
 
 
@@ -208,10 +213,13 @@ def unseen_items_note(matrix: sp.csr_array, periods: Periods, unseen_items: str)
     unseen = int((~seen[items]).sum())
     if not unseen:
         return []
-    what = ", left out" if unseen_items == "drop" else ", which no model can find"
+    drops, share = unseen_items == "drop", unseen / len(items)
+    what = ", left out" if drops else ", which no model can find"
+    shorter = f"--set split.test={float(periods.test.mean()) / 4:.2g}"
+    hint = "" if drops or share < MANY_UNSEEN else f"; a shorter test period has fewer: {shorter}"
     return [
         f"Test interactions with items that never occurred before the test period{what}: "
-        f"{unseen:,} of {len(items):,} ({unseen / len(items):.1%})."
+        f"{unseen:,} of {len(items):,} ({share:.1%}){hint}."
     ]
 
 
