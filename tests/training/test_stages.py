@@ -23,7 +23,7 @@ from itemfold.training.fit import train
 from itemfold.training.learner import Learner
 from itemfold.training.run import Run
 from itemfold.training.run_folder import RunFolder
-from itemfold.training.strategies import hybrid, parts
+from itemfold.training.strategies import estimates, hybrid
 
 DAY = 86_400.0
 FEW: dict[str, Any] = {"epochs": 4, "eval_every": 1, "patience": 4, "device": "cpu", "ema_decay": 0}
@@ -377,8 +377,8 @@ def test_without_a_folder_ctrl_c_returns_the_best_so_far() -> None:
 def test_a_short_budget_takes_the_sparse_form_if_the_dense_one_takes_too_long(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], per_cube: float, form: str
 ) -> None:
-    monkeypatch.setattr(parts, "SETUP_SECONDS", 1000.0)  # too long to choose anything
-    monkeypatch.setattr(parts, "SECONDS_PER_CUBE", per_cube)
+    monkeypatch.setattr(estimates, "TRIALS", 10**6)  # too long to choose anything
+    monkeypatch.setattr(estimates, "SECONDS_PER_CUBE", per_cube)
     run = train(split_of("time"), Hybrid(**given), budget=60.0, device="cpu")
     assert isinstance(run.model, Hybrid)
     assert getattr(run.model.linear, "form", None) == form

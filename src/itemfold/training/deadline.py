@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from itemfold import ranks
@@ -28,3 +30,12 @@ class Deadline:
             return float("inf")
         spent = time.monotonic() - self.started
         return ranks.from_first(lambda: self.budget - self.reserve - spent)  # type: ignore[operator]
+
+    @contextmanager
+    def reserving(self, seconds: float) -> Iterator[None]:
+        """Keep more seconds for what follows this context."""
+        self.reserve += seconds
+        try:
+            yield
+        finally:
+            self.reserve -= seconds

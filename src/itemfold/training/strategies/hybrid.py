@@ -9,8 +9,8 @@ selected on validation. The metrics of the run record what was tried and selecte
 from __future__ import annotations
 
 import copy
-import time
 from dataclasses import replace
+from typing import Any
 
 from itemfold.data.splitting.split import Split
 from itemfold.data.weights import NEVER
@@ -27,14 +27,18 @@ from itemfold.training.strategies import closed_form
 from itemfold.training.strategies.blend import Blend, BlendSearch
 from itemfold.training.strategies.candidates import Candidate
 from itemfold.training.strategies.chosen_sum import ChosenSum, choose_sum
-from itemfold.training.strategies.hybrid_state import HybridState
-from itemfold.training.strategies.noise import is_clear, standard_error
-from itemfold.training.strategies.parts import (
+from itemfold.training.strategies.estimates import (
     dense_seconds,
+    epoch_seconds,
     item_pairs,
     linear_seconds,
-    parts_alone,
+    most_neighbours,
+    selection_seconds,
+    start_seconds,
 )
+from itemfold.training.strategies.hybrid_state import HybridState
+from itemfold.training.strategies.noise import is_clear, standard_error
+from itemfold.training.strategies.parts import parts_alone
 from itemfold.training.strategies.recency import (
     OF_INTERACTIONS,
     OF_POPULARITY,
@@ -46,12 +50,13 @@ from itemfold.training.strategies.sum_validation import SumValidation
 from itemfold.training.strategies.workbench import FROM_DATA, PARTS, Workbench
 
 NOT_REFITTED = "The budget left no time to fit the parts again with the validation data."
-SELECTION_FITS = 10  # selecting settings takes about as long as so many linear fits
+FITS = 2  # of every part: to training data, then with validation data
+FEW_EPOCHS = 2  # with time for fewer, a network stays as it starts
 POPULARITY_SAVE_SECONDS = 20.0  # popularity is saved only if the linear part takes longer
 STAGE_SAVE_SECONDS = 30.0  # a stage is saved only if this much of the budget is left
 NEIGHBOURS = [{"name": "itemknn", "neighbours": 200, "shrink": 50.0}]  # suits new users, with times
 MAX_ITEM_PAIRS = 2**30  # within histories; neighbours of so many take about ten seconds
-QUICK_NEIGHBOURS = 50  # per item in the sparse form, with a short budget
+LINEAR_SHARE = 0.5  # of a short budget, for one fit of the linear part
 
 
 def fit(settings: Settings, split: Split, state: HybridState, context: Context) -> FittedModel:
@@ -86,7 +91,8 @@ class Stages(Workbench):
             alone = self.search.values([self.search.popularity_alone(half_life)])[0]
             name = "popularity" if half_life == NEVER else f"popularity, half-life {half_life}"
             self.state.alone[name] = float(alone.mean())
-        is_slow = linear_seconds(self.settings, self.split) > POPULARITY_SAVE_SECONDS
+        fit = self._seconds(linear_seconds(self.settings, self.split))
+        is_slow = fit + selection_seconds(self.split) > POPULARITY_SAVE_SECONDS
         self._finish_stage("popularity", is_saved=is_slow)
 
     def linear(self) -> None:
@@ -115,8 +121,8 @@ class Stages(Workbench):
         for candidate in self.candidates[len(state.finished) :]:
             # requested rows of the blend have a weight for the network, whatever the budget
             is_needed = self.requested.model.values["blend"] is not None and not state.finished
-            is_late = self.context.deadline.left() <= self._refit_seconds() and not is_needed
-            if is_late or state.descent.stopped:
+            start = self._seconds(start_seconds(self.split)) if self.is_quick else 0.0
+            if (self.context.deadline.left() <= start and not is_needed) or state.descent.stopped:
                 break
             self._train_candidate(candidate, base)
         best = state.best_candidate
@@ -209,9 +215,8 @@ class Stages(Workbench):
         self.is_quick = True
         linear, _ = make_part("linear", self.value("linear"), "rlae")
         if linear is not None:
-            is_sparse = self._is_sparse() or self._dense_is_too_slow()
-            form = {"form": "sparse", "neighbours": QUICK_NEIGHBOURS} if is_sparse else {}
-            state.choose({"model": {"linear": {**linear.typical_settings(), **form}}})
+            chosen = {**linear.typical_settings(), **self._quick_form()}
+            state.choose({"model": {"linear": chosen}})
         if not self._is_required("gnn") and not self._starts_from_svd(self.settings):
             state.choose({"model": {"gnn": "none"}})
         if self.value("half_life") is None:
@@ -221,14 +226,19 @@ class Stages(Workbench):
         """Whether the budget is too short for trials; a requested blend needs all its parts."""
         if self.requested.model.values["blend"] is not None:
             return False
-        needed = SELECTION_FITS * linear_seconds(self.settings, self.split)
+        split, settings = self.split, self.settings
+        once = linear_seconds(settings, split) + start_seconds(split)
+        once += FEW_EPOCHS * epoch_seconds(settings, split)
+        needed = self._seconds(selection_seconds(split) + FITS * once)
         return self.context.deadline.left() < needed
 
-    def _dense_is_too_slow(self) -> bool:
-        """Whether one dense fit of the linear part takes longer than the time left."""
-        if self._is_required("linear"):
-            return False
-        return dense_seconds(self.split) > self.context.deadline.left()
+    def _quick_form(self) -> dict[str, Any]:
+        """The form of the linear part that a short budget has time for."""
+        seconds = LINEAR_SHARE * self.context.deadline.left()
+        is_dense = not self._is_sparse() and self._seconds(dense_seconds(self.split)) <= seconds
+        if is_dense or self._is_required("linear"):
+            return {}
+        return {"form": "sparse", "neighbours": most_neighbours(self.split, seconds)}
 
     # --- recency ---------------------------------------------------------------------------------
 
@@ -271,24 +281,30 @@ class Stages(Workbench):
 
     def _train_candidate(self, candidate: Candidate, base: Blend) -> None:
         """Train one network as long as the sum improves, and compare it with the best so far."""
-        started, state = time.perf_counter(), self.state
-        settings = self.settings.choose(candidate.settings, FROM_DATA)
+        state, settings = self.state, self.settings.choose(candidate.settings, FROM_DATA)
         model, from_svd = self._make_network(settings), self._starts_from_svd(settings)
         assert model.gnn is not None
-        descend(
-            model.gnn,
-            settings,
-            self.decayed,
-            state.descent,
-            self.context,
-            valid=self.search.held,
-            validate=SumValidation(self.search, base, model),
-            saved=state,
-            from_zero=from_svd,
-            most=0 if self.is_quick and from_svd else None,
-        )
+        start = self._seconds(start_seconds(self.split))
+        of_refit = self._seconds(linear_seconds(self.settings, self.split)) + start
+        with self.context.deadline.reserving(of_refit if self.refits else 0.0):
+            epochs = FITS * FEW_EPOCHS * self._seconds(epoch_seconds(settings, self.split))
+            is_late = self.context.deadline.left() < start + epochs
+            descend(
+                model.gnn,
+                settings,
+                self.decayed,
+                state.descent,
+                self.context,
+                valid=self.search.held,
+                validate=SumValidation(self.search, base, model),
+                saved=state,
+                from_zero=from_svd,
+                most=0 if is_late and from_svd else None,
+            )
+        progress = state.descent
+        pace = (progress.seconds - progress.begun) / max(progress.epoch, 1)
+        self.fit_seconds["network"] = start + progress.best.epoch * pace
         self._compare_candidate(candidate, model, base)
-        self.fit_seconds["network"] = time.perf_counter() - started
 
     def _compare_candidate(self, candidate: Candidate, model: Hybrid, base: Blend) -> None:
         """Find the weight of a trained network, and store the network if it is the best so far."""

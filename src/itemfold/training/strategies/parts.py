@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import time
 
-import numpy as np
-
 from itemfold.data.splitting.split import HeldOut, Split
 from itemfold.errors import ItemfoldError
 from itemfold.models.base import Kind, Model
@@ -20,27 +18,6 @@ from itemfold.training.strategies import closed_form, descent
 from itemfold.training.strategies.hybrid_state import HybridState
 
 ON_VALIDATION = "chosen on validation"
-# Time of one linear fit on two cores.
-SETUP_SECONDS = 0.05
-SECONDS_PER_CUBE = 1.8e-11  # of the dense form, × items² × min(items, users)
-SECONDS_PER_INTERACTION = 2e-5  # of the sparse form
-
-
-def linear_seconds(settings: Settings, split: Split) -> float:
-    """Estimated seconds of one linear fit on two cores."""
-    if settings.model.values["linear"] in (None, "none"):
-        return 0.5
-    return SETUP_SECONDS + min(dense_seconds(split), SECONDS_PER_INTERACTION * split.train.nnz)
-
-
-def dense_seconds(split: Split) -> float:
-    """Estimated seconds of one dense linear fit on two cores."""
-    return SECONDS_PER_CUBE * split.n_items**2 * min(split.n_items, split.n_users)
-
-
-def item_pairs(split: Split) -> int:
-    """Number of item pairs in all histories, which sets the cost of item neighbours."""
-    return int(np.square(np.diff(split.train.indptr).astype(np.int64)).sum())
 
 
 def fit_linear(

@@ -25,6 +25,7 @@ from itemfold.training.fitted import Context
 from itemfold.training.loop import descend
 from itemfold.training.state import Weights, load_weights
 from itemfold.training.strategies.candidates import candidates
+from itemfold.training.strategies.estimates import speed_of
 from itemfold.training.strategies.hybrid_state import HybridState
 from itemfold.training.strategies.parts import ON_VALIDATION, fit_linear, fit_others
 
@@ -91,6 +92,10 @@ class Workbench:
     def _refit_seconds(self) -> float:
         """With a short budget, the time that a refit of all parts takes; otherwise 0."""
         return ranks.from_first(lambda: sum(self.fit_seconds.values()) if self.is_quick else 0.0)
+
+    def _seconds(self, estimate: float) -> float:
+        """An estimate for two cores on the device of this training."""
+        return estimate / speed_of(self.device)
 
     def _make_network(self, settings: Settings) -> Hybrid:
         """A hybrid of a new network only, which scores as in the sum."""

@@ -1,0 +1,85 @@
+"""Estimated seconds of the parts of a hybrid on two cores, by which a budget is divided.
+
+Constants are fits to the measurements in docs/research; on other machines they are only as good as
+their ratio to each other. A GPU takes a small part of the time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from itemfold.data.splitting.split import Split
+from itemfold.models.ease import NEIGHBOURS
+from itemfold.models.hybrid_settings import make_part
+from itemfold.settings.resolve import Settings
+
+SETUP_SECONDS = 0.05
+SECONDS_PER_CUBE = 1.8e-11  # of the dense form, × items² × min(items, users)
+SECONDS_PER_INTERACTION = (1e-6, 4.5e-8)  # of the sparse form, and × neighbours
+SECONDS_PER_SYSTEM = 1e-11  # of the sparse form, × items × neighbours³
+TRIALS, TRIAL_ITEMS, SECONDS_PER_COUNT = 12, 2048, 3e-7  # settings compared on popular items
+START_SECONDS = 2.5e-6  # of an SVD and the vectors and scores from it, × interactions
+EPOCH_SECONDS = 7e-8  # × interactions × columns
+GPU_SPEED = 30.0
+SOME_NEIGHBOURS = (NEIGHBOURS, 100, 50)  # of the sparse form; fewer are much worse
+
+
+def dense_seconds(split: Split) -> float:
+    """One dense fit of the linear part."""
+    return SETUP_SECONDS + _dense(split.n_items, split.n_users)
+
+
+def sparse_seconds(split: Split, neighbours: int) -> float:
+    """One sparse fit of the linear part."""
+    fixed, each = SECONDS_PER_INTERACTION
+    of_counts = (fixed + each * neighbours) * split.train.nnz
+    return SETUP_SECONDS + of_counts + SECONDS_PER_SYSTEM * split.n_items * neighbours**3
+
+
+def linear_seconds(settings: Settings, split: Split) -> float:
+    """One fit of the linear part in its form."""
+    linear, _ = make_part("linear", settings.model.values["linear"], "rlae")
+    if linear is None:
+        return 0.0
+    if getattr(linear, "form", "") == "sparse":
+        return sparse_seconds(split, getattr(linear, "neighbours", NEIGHBOURS))
+    return dense_seconds(split)
+
+
+def selection_seconds(split: Split) -> float:
+    """The comparison of all settings of the linear part."""
+    trial = _dense(min(split.n_items, TRIAL_ITEMS), split.n_users)
+    return TRIALS * (SETUP_SECONDS + trial + SECONDS_PER_COUNT * split.train.nnz)
+
+
+def most_neighbours(split: Split, seconds: float) -> int:
+    """The most neighbours with which a sparse fit takes at most so long; at least a few."""
+    fits = [k for k in SOME_NEIGHBOURS if sparse_seconds(split, k) <= seconds]
+    return fits[0] if fits else SOME_NEIGHBOURS[-1]
+
+
+def start_seconds(split: Split) -> float:
+    """A network as it starts from the SVD, scored on validation."""
+    return START_SECONDS * split.train.nnz
+
+
+def epoch_seconds(settings: Settings, split: Split) -> float:
+    """One epoch of the network."""
+    gnn, _ = make_part("gnn", settings.model.values["gnn"], "lightgcn")
+    dim = getattr(gnn, "dim", None) if gnn is not None else 0
+    return EPOCH_SECONDS * split.train.nnz * (dim or 64)
+
+
+def item_pairs(split: Split) -> int:
+    """Number of item pairs in all histories, which sets the cost of item neighbours."""
+    return int(np.square(np.diff(split.train.indptr).astype(np.int64)).sum())
+
+
+def speed_of(device: torch.device) -> float:
+    """How many times as fast as two cores a device is, about."""
+    return GPU_SPEED if device.type == "cuda" else 1.0
+
+
+def _dense(items: int, users: int) -> float:
+    return SECONDS_PER_CUBE * items**2 * min(items, users)
