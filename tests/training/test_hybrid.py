@@ -724,13 +724,18 @@ def test_a_large_budget_changes_nothing() -> None:
 
 
 def spent(
-    monkeypatch: pytest.MonkeyPatch, left: float | None, refits: bool, state: DescentState
+    monkeypatch: pytest.MonkeyPatch,
+    left: float | None,
+    refits: bool,
+    state: DescentState,
+    validation: float = 0.0,
 ) -> bool:
     """Whether training ends if so many seconds are left."""
     monkeypatch.setattr("itemfold.training.deadline.time.monotonic", lambda: 1000.0)
     deadline = Deadline(None if left is None else left + 80, started=920.0)
     settings = resolve({"train": {"refit": refits, "eval_every": 1, "patience": 9}})
-    return _is_spent(settings, split_of("transductive"), state, Context(deadline=deadline))
+    context = Context(deadline=deadline)
+    return _is_spent(settings, split_of("transductive"), state, context, validation)
 
 
 def test_time_is_kept_for_the_refit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -742,6 +747,7 @@ def test_time_is_kept_for_the_refit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert spent(check, 20, True, state)
     assert not spent(check, 20, False, state)
     assert spent(check, 1, False, state)  # less than the next epoch takes
+    assert spent(check, 20, False, state, validation=19)
 
 
 def test_time_is_kept_for_what_follows_training(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -749,6 +755,9 @@ def test_time_is_kept_for_what_follows_training(monkeypatch: pytest.MonkeyPatch)
     deadline = Deadline(budget=100.0, started=920.0)
     assert deadline.left() == 20
     deadline.reserve = 15.0
+    assert deadline.left() == 5
+    with deadline.reserving(2.0):
+        assert deadline.left() == 3
     assert deadline.left() == 5
     assert Deadline(None, started=0.0, reserve=9.0).left() == float("inf")
 

@@ -176,7 +176,7 @@ class Hybrid(Model):
         weighted = all(part.weighs for part in self.parts)
         uses = [use for part in self.parts for use in part.weighs] if weighted else []
         self.weighs = tuple(dict.fromkeys(uses))
-        self._scaled: tuple[Tensor, Tensor] | None = None
+        self._scaled: tuple[Tensor, NetworkScores] | None = None
         if self.gnn is not None:
             self.gnn.recomputed = True  # final vectors are computed on loading instead of stored
             for name, vectors in list(self.gnn.named_buffers(recurse=False)):
@@ -229,11 +229,15 @@ class Hybrid(Model):
 
     @property
     def table(self) -> Tensor:
-        """Item vectors of length |e|^norm, ``[items, d]``; cached until the vectors change."""
+        """Item vectors of length |e|^norm, ``[items, d]``."""
+        return self._network_scores().table
+
+    def _network_scores(self) -> NetworkScores:
+        """What the network's scores are computed from; cached until its vectors change."""
         assert self.gnn is not None
         if self._scaled is None or self._scaled[0] is not self.gnn.item_vectors:
             vectors = self.gnn.item_vectors
-            self._scaled = vectors, scaled_items(vectors, self.norm)
+            self._scaled = vectors, NetworkScores(scaled_items(vectors, self.norm))
         return self._scaled[1]
 
     def unshard(self) -> None:
@@ -253,10 +257,10 @@ class Hybrid(Model):
         """Scores of each part, ``[B, items]``, and their standard deviations, ``[B, 1]``."""
         for part in self.parts:
             if part is self.gnn:
-                scores = self.gnn.vectors_of(history, users) @ self.table.T
+                yield self._network_scores()(self.gnn.vectors_of(history, users))
             else:
                 scores = part.scores(history, users)
-            yield scores, deviation(scores)
+                yield scores, deviation(scores)
 
     @torch.no_grad()
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
@@ -345,6 +349,27 @@ class Hybrid(Model):
         if total is None:
             raise ItemfoldError("no part of this hybrid can compare items")
         return total[0]
+
+
+class NetworkScores:
+    """Inner products of users with item vectors, and their deviations over the catalogue.
+
+    The variance of ``u·e_i`` over the items is ``uᵀ C u`` with their covariance C, so that it takes
+    no pass over the scores.
+
+    Args:
+        table: Item vectors, `[items, d]`.
+    """
+
+    def __init__(self, table: Tensor) -> None:
+        self.table = table
+        centred = (table - table.mean(0)).double()
+        self.covariance = (centred.T @ centred / max(len(table), 1)).to(table)
+
+    def __call__(self, users: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores ``[B, items]`` and their deviations ``[B, 1]`` of user vectors ``[B, d]``."""
+        variance = ((users @ self.covariance) * users).sum(1, keepdim=True)
+        return users @ self.table.T, variance.clamp_(min=0).sqrt_().clamp_(min=1e-12)
 
 
 def typical_weights(parts: Sequence[str]) -> tuple[float, tuple[float, ...]]:

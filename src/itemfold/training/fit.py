@@ -39,7 +39,7 @@ from itemfold.training.run_folder import RunFolder
 from itemfold.training.strategies import STRATEGIES
 from itemfold.validation import shown
 
-SECONDS_PER_SCORE = 2.5e-9  # to score and rank one item for one user, about
+SECONDS_PER_SCORE = 3e-9  # to score and rank one item for one user, about
 COPIES = 4  # per weight in training: the weight, its gradient and Adam's two moments
 
 

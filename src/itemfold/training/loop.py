@@ -86,6 +86,7 @@ def descend(
                     f"the loss became {loss} in epoch {state.epoch}: "
                     f"try a smaller 'lr' (now {config.lr}) or a larger temperature"
                 )
+            validated = time.perf_counter()
             if validate and (config.validates_at(state.epoch) or state.epoch == last):
                 with average.applied():
                     model.eval()
@@ -93,6 +94,7 @@ def descend(
                     state.record(loss, validate(model), config, model)
                     model.drop_embeddings()
                 state.note_plateau(config)
+            validated = time.perf_counter() - validated
             bar.update(state, loss)
             i.agree()
             if context.folder is not None:
@@ -102,7 +104,9 @@ def descend(
                 state.stopped = True
                 break
             i.check()
-            if evaluator and state.best.weights and _is_spent(settings, split, state, context):
+            if not evaluator or not state.best.weights:
+                continue
+            if _is_spent(settings, split, state, context, validated):
                 break
     if evaluator:
         load_weights(model, state.best.weights)
@@ -114,11 +118,13 @@ def descend(
     model.cache_embeddings(graph)
 
 
-def _is_spent(settings: Settings, split: Split, state: DescentState, context: Context) -> bool:
-    """Whether the budget leaves no time for further epochs before the refit."""
+def _is_spent(
+    settings: Settings, split: Split, state: DescentState, context: Context, validation: float
+) -> bool:
+    """Whether the budget leaves no time for further epochs, a validation and the refit."""
     pace = (state.seconds - state.begun) / state.epoch
-    refit = state.best.epoch * pace if settings.refits(split) else 0.0
-    return context.deadline.left() < refit + settings.train.eval_every * pace
+    refit = (state.best.epoch + settings.train.eval_every) * pace if settings.refits(split) else 0.0
+    return context.deadline.left() < refit + settings.train.eval_every * pace + validation
 
 
 def _patience(settings: Settings, split: Split, learner: Learner) -> int:

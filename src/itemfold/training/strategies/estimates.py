@@ -16,10 +16,11 @@ from itemfold.settings.resolve import Settings
 
 SETUP_SECONDS = 0.05
 SECONDS_PER_CUBE = 1.8e-11  # of the dense form, × items² × min(items, users)
-SECONDS_PER_INTERACTION = (1e-6, 4.5e-8)  # of the sparse form, and × neighbours
+SECONDS_PER_ITEM = 5e-5  # of the sparse form
+SECONDS_PER_NEIGHBOUR = 4.5e-8  # of the sparse form, × interactions × neighbours
 SECONDS_PER_SYSTEM = 1e-11  # of the sparse form, × items × neighbours³
 TRIALS, TRIAL_ITEMS, SECONDS_PER_COUNT = 12, 2048, 3e-7  # settings compared on popular items
-START_SECONDS = 2.5e-6  # of an SVD and the vectors and scores from it, × interactions
+START_SECONDS, START_PER_INTERACTION = 0.8, 1e-6  # of an SVD and the sum with a network from it
 EPOCH_SECONDS = 7e-8  # × interactions × columns
 GPU_SPEED = 30.0
 SOME_NEIGHBOURS = (NEIGHBOURS, 100, 50)  # of the sparse form; fewer are much worse
@@ -32,9 +33,8 @@ def dense_seconds(split: Split) -> float:
 
 def sparse_seconds(split: Split, neighbours: int) -> float:
     """One sparse fit of the linear part."""
-    fixed, each = SECONDS_PER_INTERACTION
-    of_counts = (fixed + each * neighbours) * split.train.nnz
-    return SETUP_SECONDS + of_counts + SECONDS_PER_SYSTEM * split.n_items * neighbours**3
+    of_items = (SECONDS_PER_ITEM + SECONDS_PER_SYSTEM * neighbours**3) * split.n_items
+    return SETUP_SECONDS + of_items + SECONDS_PER_NEIGHBOUR * split.train.nnz * neighbours
 
 
 def linear_seconds(settings: Settings, split: Split) -> float:
@@ -61,7 +61,7 @@ def most_neighbours(split: Split, seconds: float) -> int:
 
 def start_seconds(split: Split) -> float:
     """A network as it starts from the SVD, scored on validation."""
-    return START_SECONDS * split.train.nnz
+    return START_SECONDS + START_PER_INTERACTION * split.train.nnz
 
 
 def epoch_seconds(settings: Settings, split: Split) -> float:

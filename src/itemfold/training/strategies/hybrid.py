@@ -56,7 +56,8 @@ POPULARITY_SAVE_SECONDS = 20.0  # popularity is saved only if the linear part ta
 STAGE_SAVE_SECONDS = 30.0  # a stage is saved only if this much of the budget is left
 NEIGHBOURS = [{"name": "itemknn", "neighbours": 200, "shrink": 50.0}]  # suits new users, with times
 MAX_ITEM_PAIRS = 2**30  # within histories; neighbours of so many take about ten seconds
-LINEAR_SHARE = 0.5  # of a short budget, for one fit of the linear part
+LINEAR_SHARE = 0.3  # of a short budget, for each of two fits of the linear part: a refit with all
+# data is worth more than more neighbours (docs/research)
 
 
 def fit(settings: Settings, split: Split, state: HybridState, context: Context) -> FittedModel:
@@ -234,7 +235,8 @@ class Stages(Workbench):
 
     def _quick_form(self) -> dict[str, Any]:
         """The form of the linear part that a short budget has time for."""
-        seconds = LINEAR_SHARE * self.context.deadline.left()
+        start = FITS * self._seconds(start_seconds(self.split))
+        seconds = LINEAR_SHARE * (self.context.deadline.left() - start)
         is_dense = not self._is_sparse() and self._seconds(dense_seconds(self.split)) <= seconds
         if is_dense or self._is_required("linear"):
             return {}
@@ -284,8 +286,12 @@ class Stages(Workbench):
         state, settings = self.state, self.settings.choose(candidate.settings, FROM_DATA)
         model, from_svd = self._make_network(settings), self._starts_from_svd(settings)
         assert model.gnn is not None
+        if not state.descent.epoch:  # what closed forms took is no pace of epochs
+            state.descent.begun = state.descent.seconds
         start = self._seconds(start_seconds(self.split))
-        of_refit = self._seconds(linear_seconds(self.settings, self.split)) + start
+        of_refit = start
+        if "linear" not in self.refitted:  # else a saved stage has refitted it
+            of_refit += self._seconds(linear_seconds(self.settings, self.split))
         with self.context.deadline.reserving(of_refit if self.refits else 0.0):
             epochs = FITS * FEW_EPOCHS * self._seconds(epoch_seconds(settings, self.split))
             is_late = self.context.deadline.left() < start + epochs

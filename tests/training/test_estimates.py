@@ -1,0 +1,71 @@
+"""How a budget is divided: estimates grow with the data, and forms follow from the time left."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from itemfold.data.datasets import load
+from itemfold.data.splitting.split import Split
+from itemfold.data.splitting.splitters import split_interactions
+from itemfold.models.hybrid import Hybrid
+from itemfold.settings.resolve import Request, resolve
+from itemfold.training.fit import train
+from itemfold.training.strategies import estimates
+from itemfold.training.strategies.estimates import (
+    SOME_NEIGHBOURS,
+    dense_seconds,
+    epoch_seconds,
+    linear_seconds,
+    most_neighbours,
+    selection_seconds,
+    sparse_seconds,
+    start_seconds,
+)
+
+
+def split_of(users: int, items: int) -> Split:
+    return split_interactions(load(f"synthetic:users={users},items={items}"), seed=0)
+
+
+SMALL, LARGE = split_of(60, 80), split_of(300, 400)
+
+
+def test_more_data_takes_longer() -> None:
+    settings = resolve(Request({"model": {"name": "hybrid"}}))
+    for estimate in (dense_seconds, selection_seconds, start_seconds):
+        assert 0 < estimate(SMALL) < estimate(LARGE)
+    assert 0 < epoch_seconds(settings, SMALL) < epoch_seconds(settings, LARGE)
+    assert sparse_seconds(LARGE, 50) < sparse_seconds(LARGE, 100)
+
+
+@pytest.mark.parametrize(
+    ("linear", "expected"),
+    [
+        ("rlae", dense_seconds(LARGE)),
+        ({"name": "rlae", "form": "sparse", "neighbours": 30}, sparse_seconds(LARGE, 30)),
+        ({"name": "ease", "form": "sparse"}, sparse_seconds(LARGE, 200)),
+        ("none", 0.0),
+    ],
+)
+def test_the_linear_part_is_estimated_in_its_form(linear: object, expected: float) -> None:
+    settings = resolve(Request({"model": {"name": "hybrid", "linear": linear}}))
+    assert linear_seconds(settings, LARGE) == pytest.approx(expected)
+
+
+@given(st.floats(0, 10))
+def test_the_most_neighbours_that_fit_are_taken(seconds: float) -> None:
+    found = most_neighbours(LARGE, seconds)
+    more = [k for k in SOME_NEIGHBOURS if k > found]
+    assert all(sparse_seconds(LARGE, k) > seconds for k in more)
+    assert sparse_seconds(LARGE, found) <= seconds or found == min(SOME_NEIGHBOURS)
+
+
+def test_a_network_without_time_for_epochs_stays_as_it_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = Hybrid(gnn={"dim": 8, "start": "svd"})
+    fixed = {"epochs": 3, "eval_every": 1, "seed": 0, "device": "cpu"}
+    assert train(SMALL, model, budget=600.0, **fixed).metrics["epochs"] > 0
+    monkeypatch.setattr(estimates, "EPOCH_SECONDS", 1.0)
+    run = train(SMALL, model, budget=600.0, **fixed)
+    assert (run.metrics["epochs"], run.metrics["best_epoch"]) == (0, 0)
