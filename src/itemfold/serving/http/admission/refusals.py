@@ -1,4 +1,4 @@
-"""When refused requests are answered: later the more of them there are."""
+"""Delayed 503 responses to rejected requests: the more of them, the longer the delay."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ TICK_S = 0.02  # between two rounds of answers: one timer serves all connections
 
 
 class Refused(Protocol):
-    """A connection whose request was refused."""
+    """A connection whose request was rejected."""
 
     def send_busy(self) -> None:
         """Send the 503."""
 
 
 class Refusals:
-    """Requests that wait for their 503, in the order of their arrival.
+    """Rejected requests that wait for their 503, in order of arrival.
 
     Clients that retry at once would send as many requests as are refused, and each costs time that
     others need. So refusals wait, up to `MAX_BUSY_DELAY_S`.
@@ -33,7 +33,7 @@ class Refusals:
         return len(self._waiting)
 
     def add(self, refused: Refused) -> None:
-        """Let a request wait for its 503."""
+        """Add a request that waits for its 503."""
         loop = asyncio.get_running_loop()
         delay = min(MAX_BUSY_DELAY_S, max(MIN_BUSY_DELAY_S, len(self._waiting) / BUSY_PER_SECOND))
         self._waiting.append((loop.time() + delay, refused))

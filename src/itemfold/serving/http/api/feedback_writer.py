@@ -1,4 +1,4 @@
-"""The writer of feedback: a thread and a bounded queue of its own, apart from scoring."""
+"""The feedback writer: a thread with a bounded queue, separate from scoring."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class _Waiting(NamedTuple):
 
 
 class FeedbackWriter:
-    """Writes feedback in the order of its arrival, all that is waiting at a time.
+    """Writes feedback in order of arrival, all waiting events at a time.
 
-    A request is answered once its events are written, so an answer of 200 is never lost. Slow
+    A request is answered once its events are written, so status 200 means stored. Slow
     storage delays feedback only.
 
     Args:
@@ -88,7 +88,7 @@ class FeedbackWriter:
             raise self._refused("error", len(rows), "feedback cannot be stored") from None
 
     def close(self) -> None:
-        """Write what is waiting, then stop the thread."""
+        """Write the waiting events, then stop the thread."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
@@ -116,7 +116,7 @@ class FeedbackWriter:
                 return
 
     def _write(self, batch: Sequence[_Waiting]) -> None:
-        """Write the events of all requests that still wait for it."""
+        """Write the events of all requests that are still waiting."""
         wanted = [one for one in batch if one.written.set_running_or_notify_cancel()]
         problem: Exception | None = None
         try:

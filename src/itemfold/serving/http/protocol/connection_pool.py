@@ -1,4 +1,4 @@
-"""The connections of a worker: how many there are, and which goes first if there are too many."""
+"""The connections of a worker, and which of them to close if there are too many."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SPARE_FILES = 64  # open files that are not connections
 
 
 class ConnectionPool:
-    """What the connections of a worker share.
+    """The state that the connections of a worker share.
 
     Attributes:
         limits: The limits of the service.
@@ -45,7 +45,7 @@ class ConnectionPool:
         return True
 
     def bound_unsent(self) -> None:
-        """Give up the oldest unread answers if all together take too much memory."""
+        """Drop the oldest unread responses if together they take too much memory."""
         sizes = {c: c.transport.get_write_buffer_size() for c in self.unsent}
         total = sum(sizes.values())
         while total > self.limits.max_unsent and len(self.unsent) > 1:
