@@ -1,4 +1,4 @@
-"""What split strategies share: argument checks, sorted interactions, and a checked `Split`."""
+"""Shared code of split strategies: argument checks, sorted interactions, a checked `Split`."""
 
 from __future__ import annotations
 

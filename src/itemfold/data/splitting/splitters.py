@@ -346,7 +346,7 @@ def default_strategy(
     valid: float = 0.25,
     test: float = 0.2,
 ) -> str:
-    """The split strategy of data for which none was asked for.
+    """The default split strategy of data.
 
     Data with usable times is split by time, as production will judge it. Data sets known by name
     and data with its own test part are split at random, as published figures are.
@@ -372,7 +372,7 @@ def default_strategy(
 
 
 def prefers_time(data: Interactions) -> bool:
-    """Whether data is split by time unless its times are of no use."""
+    """Whether data is split by time if its times are usable."""
     is_named = str(data.source.get("data", "")).partition(":")[0] in DATASETS
     return data.times is not None and data.held_out is None and not is_named
 

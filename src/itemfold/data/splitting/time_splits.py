@@ -271,7 +271,7 @@ def leave_last_out(
 
 
 def validate_on_latest(data: Interactions, valid: float, settings: dict[str, Any]) -> Split:
-    """Everything for training, the latest share ``valid`` for validation, and no test part."""
+    """A split without test part that validates on the latest fraction ``valid``."""
     matrix, order = sorted_matrix(data)
     times = times_of(data, 'valid_by="time"')[order]
     if settings.get("repeats"):
@@ -289,7 +289,7 @@ def validate_on_latest(data: Interactions, valid: float, settings: dict[str, Any
 
 
 def time_problem(data: Interactions, valid: float = 0.25, test: float = 0.2) -> str:
-    """Why data cannot be split by time, or an empty string.
+    """The reason that data cannot be split by time, or an empty string.
 
     >>> import itemfold as ir
     >>> time_problem(ir.load("synthetic:users=60,items=80,interactions=900"))

@@ -1,4 +1,4 @@
-"""The split of data that comes split by users: its own validation and test users are held out."""
+"""The split of data that comes split by users, with its own validation and test users."""
 
 from __future__ import annotations
 

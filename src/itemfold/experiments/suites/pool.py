@@ -78,7 +78,7 @@ class Pool:
         stop: Callable[[], bool],
         on_start: Callable[[J], None],
     ) -> Generator[tuple[J, JobResult], None, None]:
-        """Yield each job with its result when it ends; jobs start in order until ``stop()`` is true.
+        """Yield each job with its result; jobs start in order until ``stop()`` is true.
 
         Closing the generator kills the workers of the jobs that have not ended.
         """
