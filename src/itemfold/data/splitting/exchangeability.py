@@ -96,7 +96,7 @@ def compare_test_part(data: Interactions) -> DrawComparison | None:
     """Compare the test part that the data itself has with a random draw.
 
     Args:
-        data: What `load` or `read` returns.
+        data: Interactions, as returned by `load` or `read`.
 
     Returns:
         The comparison, or None if the data has no test part, or one that is too small.

@@ -88,7 +88,7 @@ def with_validation(
     rounding: str = "random",
     rng: np.random.Generator | None = None,
 ) -> Periods:
-    """Hold out the share ``valid`` of the past, its latest interactions or some of each user's."""
+    """Hold out the fraction ``valid`` of the past: its latest part or some of each user's."""
     one_of("valid_by", valid_by, ("time", "random"))
     one_of("rounding", rounding, ROUNDINGS)
     held = np.zeros(len(times), np.bool_)

@@ -80,8 +80,8 @@ def repeating_periods(
 ) -> tuple[Interactions, Periods]:
     """Periods in which a pair may occur several times, and the data with times known before them.
 
-    The latest share ``test`` of all rows is the test period, the latest share ``valid`` of the rest
-    the validation period.
+    The latest fraction ``test`` of all rows is the test period, the latest fraction ``valid`` of
+    the rest the validation period.
     """
     events = Events.of(data, times, order)
     start = latest_from(events.times, test) if test else np.inf
