@@ -131,8 +131,8 @@ def tune(
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, wait=False):
         is_new = not stored_fingerprint(folder, request, resume)  # again, now that it is locked
-        asked, trials = trials, trials or stored_count(folder) or TRIALS
-        if is_new or asked is not None:  # a search that is killed continues to the same number
+        requested, trials = trials, trials or stored_count(folder) or TRIALS
+        if is_new or requested is not None:  # a search that is killed continues to the same number
             facts = {"name": data.name, "fingerprint": data.fingerprint}
             space_and_count = {**request["search"], "trials": trials}
             content = {**request, "search": space_and_count, "dataset": facts}
