@@ -15,7 +15,7 @@ from starlette.types import Receive
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from itemfold.serving.http.access.api_keys import NO_KEY
-from itemfold.serving.http.admission.refusals import MAX_BUSY_DELAY_S
+from itemfold.serving.http.admission.busy_responses import MAX_BUSY_DELAY_S
 from itemfold.serving.http.admission.work_queue import WorkQueue, until_disconnected
 from itemfold.serving.http.monitoring.telemetry import Telemetry
 from itemfold.serving.http.protocol.connection_pool import ConnectionPool
@@ -67,7 +67,7 @@ class LimitedConnection(H11Protocol):
         self._header_timer: asyncio.TimerHandle | None = None
         self._read_timer: asyncio.TimerHandle | None = None
         self._unsent = 0
-        self._is_refused, self._early, self._refused_at = False, b"", 0.0
+        self._waits_for_503, self._early, self._answered_503_at = False, b"", 0.0
         self._is_decided = False  # the answer, before the end of the body
         self._held: asyncio.Future[None] | None = None  # until a rejected request may be answered
 
@@ -101,7 +101,7 @@ class LimitedConnection(H11Protocol):
 
     def shutdown(self) -> None:
         """Close the connection once its request is answered."""
-        if self._is_refused:
+        if self._waits_for_503:
             self.send_busy()
         if self._held is not None:
             self._held.cancel()
@@ -115,7 +115,7 @@ class LimitedConnection(H11Protocol):
         if self.transport.is_lingering:
             self.transport.drop()
             return
-        if self._is_refused:  # its next request, which begins after the 503
+        if self._waits_for_503:  # its next request, which begins after the 503
             self._early += data
             self.transport.hold(on=True)
             return
@@ -124,7 +124,7 @@ class LimitedConnection(H11Protocol):
             return
         is_single = self._is_idle() and self.conn.is_clean and is_whole_post(data)
         if is_single and not self.queue.enter():
-            self._refuse()
+            self._answer_503_later()
             return
         before = self.cycle
         self.conn.allow_slice()
@@ -200,17 +200,17 @@ class LimitedConnection(H11Protocol):
             await asyncio.wait([self._held], timeout=delay)
             self._held.cancel()
 
-    def _refuse(self) -> None:
+    def _answer_503_later(self) -> None:
         """Answer 503 later; the idle timer keeps running, which saves resetting it."""
         self._stop_timer()
-        self._is_refused = True
-        self.pool.refusals.add(self)
+        self._waits_for_503 = True
+        self.pool.busy_responses.add(self)
 
     def send_busy(self) -> None:
         """Send the 503 of a rejected request, unless shutdown has sent it."""
-        if not self._is_refused:
+        if not self._waits_for_503:
             return
-        self._is_refused, self._refused_at = False, self.loop.time()
+        self._waits_for_503, self._answered_503_at = False, self.loop.time()
         self.telemetry.answers.labels("refused", 503, NO_KEY).inc()
         if self.transport.is_closing():
             return
@@ -225,8 +225,8 @@ class LimitedConnection(H11Protocol):
 
     def timeout_keep_alive_handler(self) -> None:
         """Close an idle connection, unless its request was rejected since the timer was set."""
-        left = self._refused_at + self.timeout_keep_alive - self.loop.time()
-        if self._is_refused or left > 0:
+        left = self._answered_503_at + self.timeout_keep_alive - self.loop.time()
+        if self._waits_for_503 or left > 0:
             self._wait_for_next(max(left, MAX_BUSY_DELAY_S))
         else:
             super().timeout_keep_alive_handler()

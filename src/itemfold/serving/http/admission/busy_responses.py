@@ -1,4 +1,4 @@
-"""Delayed 503 responses to rejected requests: the more of them, the longer the delay."""
+"""Delayed 503 responses: the more of them are waiting, the longer the delay."""
 
 from __future__ import annotations
 
@@ -6,37 +6,40 @@ import asyncio
 from collections import deque
 from typing import Protocol
 
-MIN_BUSY_DELAY_S, MAX_BUSY_DELAY_S = 0.1, 1.0  # before a 503: some clients retry at once
-BUSY_PER_SECOND = 500  # more refusals would take the time of requests that are answered
-TICK_S = 0.02  # between two rounds of answers: one timer serves all connections
+MIN_BUSY_DELAY_S, MAX_BUSY_DELAY_S = (
+    0.1,
+    1.0,
+)  # before a 503, because some clients retry immediately
+BUSY_PER_SECOND = 500  # more 503 responses would slow down other requests
+TICK_S = 0.02  # between two rounds of responses: one timer serves all connections
 
 
-class Refused(Protocol):
-    """A connection whose request was rejected."""
+class BusyConnection(Protocol):
+    """A connection whose request gets a 503."""
 
     def send_busy(self) -> None:
         """Send the 503."""
 
 
-class Refusals:
-    """Rejected requests that wait for their 503, in order of arrival.
+class BusyResponses:
+    """Requests that wait for their 503, in order of arrival.
 
-    Clients that retry at once would send as many requests as are refused, and each costs time that
-    others need. So refusals wait, up to `MAX_BUSY_DELAY_S`.
+    Clients that retry immediately would send a request for each 503, and each request costs time
+    that others need. The 503 is therefore delayed, by at most `MAX_BUSY_DELAY_S`.
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[float, Refused]] = deque()
+        self._waiting: deque[tuple[float, BusyConnection]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, refused: Refused) -> None:
+    def add(self, connection: BusyConnection) -> None:
         """Add a request that waits for its 503."""
         loop = asyncio.get_running_loop()
         delay = min(MAX_BUSY_DELAY_S, max(MIN_BUSY_DELAY_S, len(self._waiting) / BUSY_PER_SECOND))
-        self._waiting.append((loop.time() + delay, refused))
+        self._waiting.append((loop.time() + delay, connection))
         if self._timer is None:
             self._timer = loop.call_later(TICK_S, self._send_due, loop)
 
