@@ -92,7 +92,7 @@ class Client:
             with self._opener.open(request, timeout=self.timeout) as answer:
                 content = answer.read()
         except HTTPError as error:
-            raise self._refusal(error) from None
+            raise self._error_of(error) from None
         except (OSError, HTTPException) as error:  # no connection, or an answer cut short
             why = str(error) or type(error).__name__
             raise ServiceError(f"{self.address} does not answer: {why}") from error
@@ -102,7 +102,7 @@ class Client:
             problem = f"{self.address} does not answer like itemfold serve"
             raise ServiceError(f"{problem}: check the address") from error
 
-    def _refusal(self, error: HTTPError) -> ServiceError:
+    def _error_of(self, error: HTTPError) -> ServiceError:
         """The error that a service answers with."""
         reason = error.reason
         try:

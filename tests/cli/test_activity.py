@@ -151,7 +151,12 @@ def test_a_part_better_than_the_sum_is_named(hybrid, factor, p, warns, tmp_path)
     assert f"linear alone {whole * factor:.4f}" in re.sub(" +", " ", capture.get())
     if warns:
         assert sentence in capture.get()
-        for text in ("linear", f"{whole * factor:.4f}", f"{whole:.4f}", "validation chose the sum"):
+        for text in (
+            "linear",
+            f"{whole * factor:.4f}",
+            f"{whole:.4f}",
+            "validation selected the sum",
+        ):
             assert text in sentence
     if p == 0.9:
         text = write_report({"h": run}, tmp_path / "r.html").read_text(encoding="utf-8")

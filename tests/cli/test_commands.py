@@ -175,7 +175,7 @@ def test_ids_of_filters_that_are_unknown_are_reported(runs, here):
     text = call("recommend", runs / "bpr", "--history", "3", "--without", "8,99999").stdout
     assert "unknown to this model and skipped: 99999" in text
     text = call("recommend", runs / "ease", "--all", "--only", "3,zz", "--out", "recs.csv").stdout
-    assert "left out: zz" in text
+    assert "skipped: zz" in text
 
 
 def test_an_empty_list_gives_the_reason(runs):
@@ -378,7 +378,7 @@ BAD = {
     "train DATA --like systems/nosuch": "'--like systems/…' must be one of lightgcn",
     "train DATA --like transductive/ease@x": "'--like transductive/ease@…' must be one of ml-1m",
     "train DATA --like systems/ease --protocol x": "'protocol' must be one of transductive",
-    "train DATA --like systems/ease --config c.toml": "choose one",
+    "train DATA --like systems/ease --config c.toml": "use only one",
     "train --resume": "'--resume' needs the run folder",
     "train --resume --out nosuch": "holds no run to resume",
     "train DATA --data-root nosuch --out /dev/null/r": "'out' must be a folder",

@@ -153,7 +153,7 @@ def hybrid() -> ir.Run:
     with pytest.MonkeyPatch.context() as patch:
         where = "itemfold.training.strategies"
         patch.setattr(f"{where}.candidates.pick_device", lambda name: torch.device("cuda"))
-        patch.setattr(f"{where}.noise.FEW", 0)  # few users would not choose a network
+        patch.setattr(f"{where}.noise.FEW_USERS", 0)  # few users would not choose a network
         return ir.train(ir.split_users(data, test=0.3), model, epochs=4, eval_every=2)
 
 

@@ -97,7 +97,7 @@ def test_a_model_can_be_trained_on_a_window_and_folds_new_users_in() -> None:
     ("options", "problem"),
     [
         ({"windows": 0}, "'windows' must be a positive integer"),
-        ({"start": 1.0}, "'start' must be a share in"),
+        ({"start": 1.0}, "'start' must be a fraction in"),
         ({"new_users": "keep"}, "'new_users' must be"),
         ({"windows": 5000}, "'windows' must be smaller"),
     ],

@@ -78,7 +78,7 @@ def test_items_without_features_cannot_be_held_out() -> None:
     bare = replace(DATA, titles=None, genres=None)
     with pytest.raises(ir.ItemfoldError, match="needs item features"):
         split_items(bare)
-    with pytest.raises(ir.ItemfoldError, match=r"'test' must be a share in \(0, 1\)"):
+    with pytest.raises(ir.ItemfoldError, match=r"'test' must be a fraction in \(0, 1\)"):
         split_items(DATA, test=0)
     with pytest.raises(ir.ItemfoldError, match="cold_start thins users"):
         ir.cold_start(split_items(DATA))

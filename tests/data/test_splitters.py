@@ -385,21 +385,27 @@ def test_a_column_left_out_is_noted_and_stops_only_a_split_that_needs_it() -> No
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda d: split_interactions(d, test=1.5), "'test' must be a share in (0, 1), got 1.5"),
-        (lambda d: split_interactions(d, valid=1.0), "'valid' must be a share in [0, 1), got 1.0"),
-        (lambda d: split_users(d, fold_in=0.0), "'fold_in' must be a share in (0, 1), got 0.0"),
+        (lambda d: split_interactions(d, test=1.5), "'test' must be a fraction in (0, 1), got 1.5"),
+        (
+            lambda d: split_interactions(d, valid=1.0),
+            "'valid' must be a fraction in [0, 1), got 1.0",
+        ),
+        (lambda d: split_users(d, fold_in=0.0), "'fold_in' must be a fraction in (0, 1), got 0.0"),
         (lambda d: split_users(d, valid=0.5, test=0.5), "must leave training users"),
         (lambda d: split_users(d, unseen_items="x"), "'unseen_items' must be keep or drop"),
         (lambda d: split_by_time(replace(d, times=None)), "needs timestamps"),
         (lambda d: leave_last_out(replace(d, times=None)), "needs timestamps"),
-        (lambda d: cold_start(split_users(d), keep=0), "'keep' must be a share in (0, 1], got 0"),
-        (lambda d: cold_start(split_users(d), keep="1"), "must be a share in (0, 1], got '1'"),
+        (
+            lambda d: cold_start(split_users(d), keep=0),
+            "'keep' must be a fraction in (0, 1], got 0",
+        ),
+        (lambda d: cold_start(split_users(d), keep="1"), "must be a fraction in (0, 1], got '1'"),
         (lambda d: cold_start(split_users(d), seed=-1), "'seed' must be an integer of at least 0"),
         (lambda d: split_users(d, seed=-1), "'seed' must be an integer of at least 0, got -1"),
         (lambda d: leave_last_out(d, seed=0.5), "'seed' must be an integer of at least 0, got 0.5"),
         (
             lambda d: split_interactions(d, valid="0.1"),
-            "'valid' must be a share in [0, 1), got '0.1'",
+            "'valid' must be a fraction in [0, 1), got '0.1'",
         ),
         (
             lambda d: split_users("synthetic"),

@@ -241,7 +241,7 @@ def test_batches_with_diversity_do_not_starve_single_requests(folder, recommende
 
 
 FULL = (
-    "from itemfold.serving.http.admission import refusals, work_queue; "
+    "from itemfold.serving.http.admission import busy_responses, work_queue; "
     "work_queue.WorkQueue.is_full = property(lambda self: True)"
 )
 REFUSED = (
@@ -272,7 +272,7 @@ def test_a_request_that_follows_a_refused_one_at_once_is_answered_too(folder):
 
 
 def test_a_stopping_service_answers_the_requests_that_it_refused(folder):
-    constants = f"{FULL}; refusals.MIN_BUSY_DELAY_S = refusals.MAX_BUSY_DELAY_S = 600.0"
+    constants = f"{FULL}; busy_responses.MIN_BUSY_DELAY_S = busy_responses.MAX_BUSY_DELAY_S = 600.0"
     with (
         Service(folder, constants=constants) as service,
         socket.create_connection(service.place, timeout=60) as client,

@@ -52,9 +52,9 @@ app = typer.Typer(
 )
 
 
-def show_version(wanted: bool) -> None:
+def show_version(requested: bool) -> None:
     """Print the version and exit, if `--version` is given."""
-    if wanted:
+    if requested:
         typer.echo(f"itemfold {itemfold.__version__}")
         raise typer.Exit
 

@@ -62,11 +62,11 @@ class OtherSystem:
         tables = results.evaluation(of_lists)
         if loaded is not None:
             own = evaluate(loaded, split, cutoffs, metrics=names, metrics_as=metrics_as)
-            asked = (
+            requested = (
                 None if names is None else [name for name in own.metrics if name in own.per_user]
             )
             systems = {Path(target).name: own, lists.stem: of_lists}
-            found = compare(metrics=asked or None, **systems)
+            found = compare(metrics=requested or None, **systems)
             compared = results.comparison(found)
             tables.append(replace(compared, title=f"against {Path(target).name}"))
         return tables, of_lists

@@ -1,1 +1,1 @@
-"""Interactions from any source, data sets by name, and splits with their leak guard."""
+"""Interactions from any source, named data sets, and splits with a leak guard."""

@@ -1,4 +1,4 @@
-"""Array types that many modules annotate with."""
+"""Shared type aliases of arrays."""
 
 import numpy as np
 import numpy.typing as npt

@@ -1,4 +1,4 @@
-"""What was assumed about data that was read, in a few sentences for people who gave only a file."""
+"""Sentences that report the assumptions made when data was read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIKED = 0.6  # of the highest rating: the lowest rating that is rather a like
 
 
 def reading_assumptions(data: Interactions) -> list[str]:
-    """What columns were chosen, and what counts as a like.
+    """Sentences on the chosen columns and on what counts as a like.
 
     >>> import polars as pl
     >>> import itemfold as ir
@@ -31,7 +31,7 @@ def reading_assumptions(data: Interactions) -> list[str]:
 
 
 def assumptions(data: Interactions, split: Split) -> tuple[str, ...]:
-    """At most five sentences: columns, likes, repeats, the test part, and what was left out."""
+    """At most five sentences: columns, likes, repeats, the test part, and skipped rows."""
     lines = [*reading_assumptions(data), _repeats(data), _test_part(data, split)]
     return tuple(line for line in (*lines, " ".join((*id_notes(data), *data.notes))) if line)[:MOST]
 
@@ -70,7 +70,7 @@ def _columns(data: Interactions) -> str:
 
 
 def _likes(data: Interactions) -> str:
-    """What counts as a like, and what to try instead."""
+    """A sentence on what counts as a like, and on alternatives."""
     threshold = data.source.get("min_rating")
     if threshold is not None:
         return f"Ratings of at least {threshold:g} count as likes."
@@ -108,7 +108,7 @@ def _hints(data: Interactions) -> list[str]:
 
 
 def like_threshold(data: Interactions) -> float:
-    """The lowest rating of the data that is rather a like: 3 of 5, 6 of 10, or above 0.
+    """The lowest rating that indicates a like: 3 of 5, 6 of 10, or above 0.
 
     >>> import polars as pl
     >>> import itemfold as ir
@@ -136,7 +136,7 @@ def _repeats(data: Interactions) -> str:
 
 
 def _test_part(data: Interactions, split: Split) -> str:
-    """How times are used, and where the test part comes from."""
+    """A sentence on the use of times and the source of the test part."""
     if note := next((note for note in split.notes if note.startswith(ABOUT_TIMES)), ""):
         return note
     strategy = split.settings.get("strategy")

@@ -34,7 +34,7 @@ def checked(
 ) -> sp.csr_array:
     """A matrix from stored arrays; raises ValueError if they are inconsistent.
 
-    Compiled code trusts the arrays of a matrix: a wrong index could crash the process.
+    Compiled code does not check the arrays of a matrix: a wrong index could crash the process.
     """
     users, items = shape
     if indices.ndim != 1 or indptr.shape != (users + 1,):
@@ -102,7 +102,7 @@ def pick_share(
     leave: int = 0,
     dither: bool = False,
 ) -> Bools:
-    """Choose a share of every row's entries at random; return a mask over the entries.
+    """Choose a fraction of each row's entries at random; return a mask over the entries.
 
     From a row of d entries it chooses round(share · d), at least ``least``, and leaves at least
     ``leave``; ``least`` wins if both are impossible. With ``dither`` it rounds up or down at

@@ -187,7 +187,7 @@ DATASETS: dict[str, Dataset] = {
 
 
 def is_named(data: Interactions) -> bool:
-    """Whether data is a data set known by name, whose columns are known."""
+    """Whether data is a named data set, whose columns are known."""
     return str(data.source.get("data", "")).partition(":")[0] in DATASETS
 
 
@@ -286,7 +286,7 @@ def load(
 def _with_recency(
     found: Interactions, name: str, half_life: str | None = None, **others: Any
 ) -> Interactions:
-    """Weight generated data by recency; it has times, but no weight column or repeated rows."""
+    """Weight generated data by recency; it has times, but neither weights nor repeated rows."""
     if others:
         raise ItemfoldError(
             f"'{next(iter(others))}' has no effect on '{name}', which is generated; remove it"

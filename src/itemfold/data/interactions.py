@@ -188,7 +188,7 @@ class Interactions:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about the rows and columns that were left out or changed."""
+        """Notes on rows and columns that were skipped or changed."""
         rows = "; ".join(f"{why} ({count:,})" for why, count in self.skipped.items())
         columns = (f"The {role} column was left out: {why}." for role, why in self.left_out.items())
         left_out = [f"Rows that were left out: {rows}."] if rows else []

@@ -1,4 +1,4 @@
-"""New interactions of a trained run: joined to its training matrix, or as a test part.
+"""New interactions of a trained run, joined to its training matrix or used as a test part.
 
 Known users and items keep their rows; new ids are appended.
 """
@@ -81,7 +81,7 @@ def join(
 
 
 def joined_times(joined: Joined, before: Floats | None, data: Interactions | None) -> Floats | None:
-    """The times of a joined matrix, the last one of each pair; None if the old ones are unknown.
+    """The last time of each pair in a joined matrix; None if the old times are unknown.
 
     ``before`` are the times of the old interactions, ``data`` are the new ones; without times they
     count as of the latest old one.
@@ -129,7 +129,7 @@ def described(catalogue: ItemCatalogue, features: ItemFeatures) -> ItemCatalogue
 def later_part(
     train: sp.csr_array, user_ids: IdMap, item_ids: IdMap, data: Interactions
 ) -> tuple[HeldOut, list[str]]:
-    """Interactions after training as a test part, and notes on what is left out.
+    """A test part of interactions after training, and notes on skipped ones.
 
     Targets are pairs of known users and known items that are not in training.
     """

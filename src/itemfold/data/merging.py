@@ -1,4 +1,4 @@
-"""Rows become `Interactions`: ids are mapped, and the rows of each (user, item) pair are merged."""
+"""Conversion of rows to `Interactions`: map ids and merge the rows of each (user, item) pair."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def to_interactions(
 
 
 def _leaked_notes(table: RawTable, pairs: Pairs) -> tuple[str, ...]:
-    """A note on rows of the test file that are training rows, too."""
+    """A note on rows of the test file that are also training rows."""
     if table.held_out is None or pairs.held_out is None:
         return ()
     lost = int(table.held_out.sum()) - int(pairs.held_out.sum())

@@ -51,7 +51,7 @@ def read(
 ) -> Interactions:
     """Read interactions from a file, a folder, a table in memory, or a sparse matrix.
 
-    The content of a file decides how it is read, not its suffix: text with any usual separator,
+    The content of a file, not its suffix, determines its format: text with any usual separator,
     with or without a header line, UTF-8, UTF-16, Windows-1252 or Latin-1; JSON with an object for
     each row, in an array or on lines, or with the items of each user; a matrix of ratings; lines of
     a user and its items; parquet. Text may be compressed (.gz, .zst, .zip). A pattern such as

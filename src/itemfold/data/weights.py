@@ -65,7 +65,7 @@ class Weighting:
         return self.has_values and self.transform != "none"
 
     def settings(self) -> dict[str, Any]:
-        """The arguments of `read` that repeat it, None for a default."""
+        """The arguments of `read` that reproduce it, None for a default."""
         return {
             "weight": self.column,
             "half_life": self.half_life,
@@ -84,7 +84,7 @@ class Weighting:
 
 
 def fades(half_life: str | None) -> bool:
-    """Whether old interactions count less with a setting of a half-life."""
+    """Whether a half-life setting reduces the weight of old interactions."""
     return half_life not in (None, NEVER)
 
 
@@ -135,7 +135,7 @@ def pair_weights(
 
 
 def fading(age: Floats, half_life: str) -> Floats:
-    """The factor of interactions of an age in seconds.
+    """The weight factor of interactions by age in seconds.
 
     >>> fading(np.array([0.0, 86400.0]), "1d").tolist()
     [1.0, 0.5]

@@ -1,4 +1,4 @@
-"""From a request to a run: settings, data, split, fit."""
+"""Train what a request describes: settings, data, split, fit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run_config(
     report: Callable[[str], None] | None = None,
     metrics: Sequence[str] | None = None,
 ) -> Run:
-    """Train what a request asks for; data that is already loaded can be passed in.
+    """Train a request; loaded data can be passed in.
 
     A budget counts from ``started``, by `time.monotonic`; default: from now. ``report`` is called
     with what was assumed about a file, before training. ``metrics``: see `fit_and_test`.
@@ -66,13 +66,13 @@ def run_config(
 
 
 def report_assumptions(data: Interactions, split: Split, report: Callable[[str], None]) -> None:
-    """Call ``report`` with what was assumed about a file; named data needs no assumptions."""
+    """Call ``report`` with the assumptions about a file; named data needs none."""
     for sentence in () if is_named(data) else assumptions(data, split):
         report(sentence)
 
 
 def data_and_split(settings: Settings) -> Config:
-    """The sections ``data`` and ``split``, without what depends on the data and the model."""
+    """The sections ``data`` and ``split``, without settings that depend on data and model."""
     made = {name: value for name, value in settings.split.items() if value is not None}
     for name in ("strategy", "new_users"):
         if not settings.is_given(f"split.{name}"):
@@ -95,7 +95,7 @@ def make_data(config: Config) -> Interactions:
 
 
 def make_split(config: Config, data: Interactions, model: Model | None = None) -> Split:
-    """The split that the ``split`` section describes.
+    """The split of the ``split`` section.
 
     A strategy that it leaves open depends on the data, and what happens to new users on the model.
     """
@@ -126,7 +126,7 @@ def make_split(config: Config, data: Interactions, model: Model | None = None) -
 def _open_strategy(
     data: Interactions, section: dict[str, Any], thins: bool, notes: list[str]
 ) -> str:
-    """The strategy that suits the data; if its times are of no use, a note says so."""
+    """The default strategy for the data; a note reports unusable times."""
     shares = {name: section[name] for name in ("valid", "test") if name in section}
     if thins or shares.get("test") == "given":
         return "interactions"

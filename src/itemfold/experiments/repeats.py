@@ -1,4 +1,4 @@
-"""One configuration with several seeds, or on several folds: runs and their summary."""
+"""Repeated runs of one configuration, with several seeds or folds, and their summary."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SUMMARY = "summary.json"
 
 @dataclass(frozen=True)
 class Repeats:
-    """Runs of one configuration, and what differs between them.
+    """Runs of one configuration with different seeds, folds or time windows.
 
     Attributes:
         kind: "seeds", "folds" or "time windows".
@@ -47,7 +47,7 @@ class Repeats:
         return [float(metrics[metric]) for metrics in found if metric in metrics]
 
     def record(self) -> dict[str, Any]:
-        """Means, standard deviations and the figures of every run, as summary.json has them."""
+        """Means, standard deviations and the figures of every run, as in summary.json."""
         first = next(iter(self.runs.values()))
         return {
             "kind": self.kind,
@@ -115,7 +115,7 @@ def repeat(
 def _folds(
     folds: int, split: dict[str, Any], data: Interactions
 ) -> tuple[str, dict[str, dict[str, dict[str, Any]]]]:
-    """What differs between folds: the fold of a random split, or the time window."""
+    """The settings of each fold: the fold of a random split, or the time window."""
     strategy = split.get("strategy") or default_strategy(data)
     if strategy in BY_TIME:
         changed = {"strategy": "rolling", "windows": folds}

@@ -57,7 +57,7 @@ def stored_search(folder: str | Path) -> tuple[Config, list[str]]:
 
 
 def stored_count(folder: Path) -> int | None:
-    """The number of trials that a stored search was asked for; None if it was not stored."""
+    """The requested number of trials of a stored search, or None."""
     path = folder / "tune.toml"
     found = load_stored(path).get("search", {}).get("trials") if path.exists() else None
     return found if isinstance(found, int) and found > 0 else None

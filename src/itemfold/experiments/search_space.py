@@ -146,7 +146,7 @@ def _choices(config: Config, key: str, value: str, text: str) -> tuple[Any, ...]
 
 
 def _key(config: Config, name: str) -> str:
-    """The full name, ``section.key``, of a key that may lack its section, as for ``--set``."""
+    """The full name, ``section.key``, of a key with or without its section, as for ``--set``."""
     probe = {
         section: {key: value for key, value in settings.items() if key in ("name", "strategy")}
         for section, settings in with_names(config).items()

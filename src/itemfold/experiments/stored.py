@@ -1,4 +1,4 @@
-"""Settings and splits of stored runs: to evaluate, resume or train finally on all data."""
+"""Settings and splits of stored runs, to evaluate, resume or retrain them on all data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from itemfold.training.run_folder import RunFolder
 def split_of(
     run: Run, data_root: str | Path | None = None, data: str | Path | None = None
 ) -> Split:
-    """The split of a run, made again from its settings and compared with the run.
+    """The split of a run, recreated from its settings and verified against the run.
 
     ``data`` is the new location of data that has moved; its fingerprint must be the same.
     """
@@ -65,7 +65,7 @@ def split_of(
 
 
 def _later_split(run: Run, data_root: str | Path | None, data: str | Path | None) -> Split:
-    """The split of an updated run: its test part is later interactions of its users."""
+    """The split of an updated run, with later interactions of its users as the test part."""
     if data is None:
         raise ItemfoldError(
             "this run is an update, which has no test part: name later interactions with --data"
@@ -102,7 +102,7 @@ def default_folder(config: Config) -> Path:
 
 
 def stored_config(folder: str | Path) -> Config:
-    """What a run to be resumed was asked for."""
+    """The request of a run to resume."""
     config = RunFolder(folder).stored_request()
     if config is None:
         raise ItemfoldError(f"{folder} holds no run to resume: request.toml is missing")

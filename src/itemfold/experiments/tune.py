@@ -83,7 +83,7 @@ class _Search:
         return {**config, "data": dict(self.split.source) or config["data"]}
 
     def identity(self, trial: Trial) -> str:
-        """A text that is equal for trials that train in the same way."""
+        """A key that is equal for trials with the same training."""
         return dump_config(resolve(without_refit(self.config_of(trial))).comparable())
 
 
@@ -131,8 +131,8 @@ def tune(
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, wait=False):
         is_new = not stored_fingerprint(folder, request, resume)  # again, now that it is locked
-        asked, trials = trials, trials or stored_count(folder) or TRIALS
-        if is_new or asked is not None:  # a search that is killed continues to the same number
+        requested, trials = trials, trials or stored_count(folder) or TRIALS
+        if is_new or requested is not None:  # a search that is killed continues to the same number
             facts = {"name": data.name, "fingerprint": data.fingerprint}
             space_and_count = {**request["search"], "trials": trials}
             content = {**request, "search": space_and_count, "dataset": facts}
@@ -144,7 +144,7 @@ def tune(
 
 
 def _search(task: _Search, trials: int, end: float | None, progress: bool) -> list[Trial]:
-    """Run trials until there are enough; returns all, with those of earlier calls."""
+    """Run trials until the requested number is reached; returns all, including earlier ones."""
     done = read_file(task.folder / "trials.jsonl", lambda path: stored_trials(path, task.space))
     trained = {task.identity(trial): trial for trial in done}
     _save(task, done)
@@ -161,7 +161,7 @@ def _search(task: _Search, trials: int, end: float | None, progress: bool) -> li
 
 
 def _next_trial(search: _Search, done: Sequence[Trial], known: Mapping[str, Trial]) -> Trial:
-    """The next trial; if its settings were trained before, it has the earlier outcome."""
+    """The next trial; settings that were trained before get the earlier result."""
     number, given = len(done), flat(resolve(search.config).comparable())
     settings = {key: given.get(key) for key in search.space}
     if number:
@@ -188,7 +188,7 @@ def _next_trial(search: _Search, done: Sequence[Trial], known: Mapping[str, Tria
 
 
 def _train(search: _Search, config: Config, folder: Path) -> Run:
-    """Train, continuing an interrupted trial if there is one.
+    """Train, or resume an interrupted trial.
 
     No trial is stopped for being worse than others: these losses stay on a plateau before they
     improve (docs/research/training.md), so the best trial might be stopped first. Patience ends a

@@ -1,4 +1,4 @@
-"""What a kind of model can do, and the errors where it is asked for what it cannot."""
+"""Capabilities of a model class, and errors for unsupported operations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itemfold.errors import ItemfoldError
 
 
 class Abilities:
-    """What a kind of model can do; `Model` explains the attributes."""
+    """Capabilities of a model class; `Model` documents the attributes."""
 
     paper: ClassVar[str] = ""
     year: ClassVar[int] = 0

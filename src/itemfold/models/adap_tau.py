@@ -57,7 +57,7 @@ class AdapTau(LinearGNN):
             or the sum in the inductive protocol.
         beta: How much a user's loss changes its temperature, β.
         l2: Strength of the L2 penalty on the vectors of a batch at every depth.
-        dropout: Share of each layer's output that is dropped in training.
+        dropout: Fraction of each layer's output that is dropped in training.
     """
 
     paper = "Adap-τ: Adaptively Modulating Embedding Magnitude for Recommendation"

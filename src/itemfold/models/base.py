@@ -151,9 +151,9 @@ class Model(Estimator, Abilities, RecordsSettings, nn.Module):
         raise ItemfoldError(f"{type(self).__name__} has no closed form")
 
     def trials(self, train: sp.csr_array) -> Iterator[dict[str, Any]]:
-        """Fit settings that were left open, one after another; the best ones are taken afterwards.
+        """Fit candidate values of open settings one after another, to select the best.
 
-        The first settings are the typical ones: they are taken unless others are better by more
+        The first settings are the typical ones, which are used unless others are better by more
         than a standard error.
 
         Args:
@@ -165,7 +165,7 @@ class Model(Estimator, Abilities, RecordsSettings, nn.Module):
         yield from ()
 
     def typical_settings(self) -> dict[str, Any]:
-        """Values for settings that were left open, without validation data to try them on.
+        """Typical values of open settings, for use without validation data.
 
         Returns:
             Settings by name; empty if none is open.
@@ -322,7 +322,7 @@ class Model(Estimator, Abilities, RecordsSettings, nn.Module):
         """
 
     def replace_interactions(self, train: sp.csr_array) -> None:
-        """Hook called when a user was removed, for models that store the interactions themselves.
+        """Hook called after a user is removed, for models that store the interactions.
 
         Args:
             train: The interactions that are left, `[users, items]`.
@@ -339,7 +339,7 @@ class Model(Estimator, Abilities, RecordsSettings, nn.Module):
             lr: The learning rate of training.
 
         Returns:
-            What `torch.optim.Adam` takes.
+            Parameter groups for `torch.optim.Adam`.
         """
         return [{"params": list(self.parameters()), "lr": lr}]
 

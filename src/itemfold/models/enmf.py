@@ -37,7 +37,7 @@ class ENMF(EmbeddingModel):
     Args:
         dim: Length of a vector.
         negative_weight: Weight c₀ of unobserved pairs.
-        dropout: Share of each user vector that is dropped in training.
+        dropout: Fraction of each user vector that is dropped in training.
     """
 
     paper = "Efficient Neural Matrix Factorization without Sampling for Recommendation"

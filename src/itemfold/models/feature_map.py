@@ -34,7 +34,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class MapSettings:
-    """Settings that `choose_map` chooses on known items left out of the regression."""
+    """Settings selected by `choose_map` on known items left out of the regression."""
 
     l2: float = 100.0  # λ
     power: float = 2.0  # p
@@ -53,7 +53,7 @@ class MapSettings:
 
     @classmethod
     def read(cls, stored: Any) -> Self:
-        """Settings from what was stored, checked."""
+        """Checked settings from a stored record."""
         known = asdict(cls())
         if not isinstance(stored, dict) or not known.keys() <= stored.keys():
             raise ItemfoldError(f"the stored settings of new items must have {', '.join(known)}")

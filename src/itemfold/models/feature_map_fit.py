@@ -1,4 +1,4 @@
-"""Choice of a feature map's settings, on known items that are left out of the regression.
+"""Selection of the settings of a feature map, on known items left out of the regression.
 
 Some known items are treated as new: they are removed from the regression and from the histories.
 The users' interactions with them determine the regularisation and the weight of each part, as in a
@@ -99,7 +99,7 @@ def choose_map(model: Model, train: sp.csr_array, known: FeatureMatrix) -> MapSe
 
 
 def make_folds(model: Model, train: sp.csr_array, known: FeatureMatrix) -> Iterator[Fold]:
-    """Folds of random items, with users who have items both among them and among the others."""
+    """Folds of random items, with users who have items both inside and outside the fold."""
     rng = np.random.default_rng(0)
     n_items = int(train.shape[1])
     degree = np.bincount(train.indices, minlength=n_items)

@@ -44,7 +44,7 @@ def grown_weights(
 
 
 def check_growth(model: object, name: str) -> None:
-    """Raise if a model's vectors cannot grow."""
+    """Raise if a model does not support new users and items."""
     if not isinstance(model, EmbeddingModel) or not model.item_tables:
         raise ItemfoldError(
             f"{name} cannot be updated: train it again on all data with 'itemfold train', or use "

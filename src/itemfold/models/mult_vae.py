@@ -32,7 +32,7 @@ class MultVAE(Autoencoder):
     Args:
         hidden: Width of the hidden layers.
         latent: Width of the code z.
-        dropout: Share of the history that is dropped in training.
+        dropout: Fraction of the history that is dropped in training.
         beta: Final weight β of the KL term.
         anneal: Steps over which β rises to that weight.
     """

@@ -67,7 +67,7 @@ def _table(keys: Ints, starts: npt.NDArray[np.int32], rows: Ints, width: int) ->
 
 
 def _popular(table: Ints, items: Ints, k: int, n_items: int) -> Ints:
-    """Keys of the k + 1 most popular items where a row does not have them, ``[rows, k + 1]``."""
+    """Keys of the k + 1 most popular items that a row lacks, ``[rows, k + 1]``."""
     free = np.ones((len(table), k + 2), dtype=np.bool_)
     taken = np.concatenate([_items(table, n_items), items[:, None]], axis=1)
     np.put_along_axis(free, np.minimum(taken, k + 1), False, axis=1)

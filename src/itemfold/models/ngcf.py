@@ -35,8 +35,8 @@ class NGCF(GNN):
     Args:
         dim: Length of a vector.
         layers: Depth of message passing; by default 3, or 2 in the inductive protocol.
-        dropout: Share of each layer's output that is dropped in training.
-        node_dropout: Share of the edges that is left out of each epoch of training.
+        dropout: Fraction of each layer's output that is dropped in training.
+        node_dropout: Fraction of the edges that is left out of each epoch of training.
     """
 
     paper = "Neural Graph Collaborative Filtering"

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 def drop_values(x: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """Message dropout: zeros in a random share of the values, the others scaled up in return."""
+    """Message dropout: zeros in a random fraction of the values, the others scaled up in return."""
     if not share:
         return x
     keep = torch.rand(x.shape, generator=generator, device=x.device) >= share

@@ -1,9 +1,9 @@
 """Random walks over the interaction graph, and the base of models that learn from them.
 
-A step is one draw and two gathers for all walks together: shapes are fixed, nothing waits for the
-device. The graph is bipartite, so a walk t → v → x is either back at t or at distance two from it:
-of Node2Vec's three cases two remain, and the exact distribution needs neither rejection nor stored
-tables.
+A step is one draw and two gathers for all walks together: shapes are fixed, and nothing
+synchronises with the device. The graph is bipartite, so a walk t → v → x is either back at t or at
+distance two from it: of Node2Vec's three cases two remain, and the exact distribution needs neither
+rejection nor stored tables.
 """
 
 from __future__ import annotations

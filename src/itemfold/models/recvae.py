@@ -44,7 +44,7 @@ class RecVAE(Autoencoder):
     Args:
         hidden: Width of the encoder's layers.
         latent: Width of the code z.
-        dropout: Share of the history that is dropped while the encoder is trained.
+        dropout: Fraction of the history that is dropped while the encoder is trained.
         gamma: Weight γ of the divergence, for each item of a history.
     """
 

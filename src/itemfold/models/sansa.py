@@ -42,7 +42,8 @@ class SANSA(Model):
 
     Args:
         l2: Regularisation λ, positive, as EASE's.
-        density: Share of the items × items entries that each factor keeps, above 0 and at most 1.
+        density: Fraction of the items × items entries that each factor keeps, above 0 and at most
+            1.
         scans: Passes over all columns of the approximate inverse.
         finetune: Steps that improve the columns with the largest residuals afterwards.
     """

@@ -36,7 +36,7 @@ class SGL(LinearGNN):
         layers: Depth of message passing; by default 3, or 2 in the inductive protocol.
         pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean,
             or the sum in the inductive protocol.
-        drop: Share ρ of the edges dropped from each view.
+        drop: Fraction ρ of the edges dropped from each view.
         weight: Weight λ of the contrastive term.
         temperature: Temperature τ of the contrastive term.
     """

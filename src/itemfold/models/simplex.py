@@ -44,7 +44,7 @@ class SimpleX(EmbeddingModel):
     Args:
         dim: Length of a vector.
         g: Share of the trained user vector, 0 to 1.
-        dropout: Share of a user vector's values that is dropped in training.
+        dropout: Fraction of a user vector's values that is dropped in training.
         bias: Whether scores have trained biases.
         l2: Strength of the L2 penalty on all vectors.
     """

@@ -17,7 +17,7 @@ from itemfold.validation import share_below_one
 
 @dataclass
 class FalseNegatives(Uniform):
-    """Uniform negatives, a share of which is replaced by training positives of the user.
+    """Uniform negatives, a fraction of which is replaced by training positives of the user.
 
     For experiments: in practice an item without an interaction may be one that the user would like.
 

@@ -33,7 +33,7 @@ Floats = npt.NDArray[np.float32]
 def fit_estimator(
     model: Any, user_items: Any, reading: dict[str, Any], **training: Any
 ) -> Recommender:
-    """Train a model on a matrix, whose entries are weights, or on anything that `fit` takes."""
+    """Train a model on a matrix with weights as entries, or on any input of `fit`."""
     if isinstance(user_items, np.ndarray):
         raise ItemfoldError(
             "'user_items' must be a sparse matrix or a table, got an array; convert it with "
@@ -60,7 +60,7 @@ def _has_weights(matrix: Any) -> bool:
 def as_user_items(
     recommender: Recommender, given: Any, users: Any, reading: dict[str, Any]
 ) -> sp.csr_array | None:
-    """The known items of these users, one row each, from a matrix or a table; None: not given."""
+    """The known items of these users, one row each, from a matrix or a table, or None."""
     if given is None:
         return None
     listed = _listed(users)

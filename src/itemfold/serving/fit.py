@@ -29,7 +29,7 @@ def fit(
     repeats: bool = False,
     **reading: Any,
 ) -> Recommender:
-    """Train the default model on everything and return a recommender.
+    """Train the default model on all data and return a recommender.
 
     Settings are chosen on the latest tenth of the interactions, or on a tenth of each user's if
     there are no times; then the model is trained again on all of them. There is no test part: to

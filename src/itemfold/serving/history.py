@@ -1,4 +1,4 @@
-"""The history that a list is based on: items, weights and dislikes of a user."""
+"""The history of a user: items, weights and dislikes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class UserHistory:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is an item that the user likes."""
+        """Whether the history has an item that the user likes."""
         return bool((self.values > 0).any())
 
     def matrix(self, n_items: int) -> sp.csr_array:
@@ -38,12 +38,12 @@ class UserHistory:
         return sp.csr_array((self.values, self.items, ends), shape=(1, n_items))
 
     def below(self, n_items: int) -> UserHistory:
-        """Only the items with a row below ``n_items``."""
+        """The history without items from row ``n_items`` on."""
         kept = self.items < n_items
         return replace(self, items=self.items[kept], values=self.values[kept])
 
     def disliked(self, n_items: int) -> sp.csr_array:
-        """Only the disliked items, as a sparse row ``[1, items]``."""
+        """The disliked items, as a sparse row ``[1, items]``."""
         below = self.values < 0
         return replace(self, items=self.items[below], values=self.values[below]).matrix(n_items)
 

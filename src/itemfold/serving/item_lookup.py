@@ -1,4 +1,4 @@
-"""Items by what people type: an id, a title, or a part of a title.
+"""Lookup of items by an id, a title, or a part of a title.
 
 Ids that are words, such as names of games, are their own titles.
 """
@@ -34,7 +34,7 @@ class FoundItem:
 
 @dataclass
 class ItemLookup:
-    """Finds the items of a recommender; `notes` says which titles were taken for which items."""
+    """Finds the items of a recommender; `notes` reports which titles matched which items."""
 
     recommender: Recommender
     notes: list[str] = field(default_factory=list)

@@ -140,7 +140,7 @@ def _lists(
 
 
 def _facts(recommender: Recommender, k: int, size: int, options: dict[str, Any]) -> dict[str, Any]:
-    """What the contents of the parts depend on, as it is stored in manifests."""
+    """The values that the parts depend on, as stored in manifests."""
     steering = check_steering(options.get("steering"))
     plain = {"exclude_seen": True, "steering": None, **dict.fromkeys(("only", "without", "genre"))}
     asked = {**plain, **options, "steering": None if steering.is_plain else asdict(steering)}

@@ -78,7 +78,7 @@ class Recommendation:
 
     @property
     def main_reason(self) -> Reason | None:
-        """The history item that adds most to the score; None if none adds to it."""
+        """The history item that adds most to the score, or None."""
         reason = max(self.reasons, key=lambda reason: reason.share, default=None)
         has_effect = reason is not None and reason.share > NEGLIGIBLE * abs(self.score)
         return reason if has_effect else None

@@ -148,12 +148,10 @@ def _update(
     if epochs is None:
         epochs = max(1, round(EPOCH_FRACTION * run.metrics["best_epoch"]))
     if joined.new_interactions:
-        way, times = (
-            UPDATES.get(run.model.kind, _update_vectors),
-            joined_times(joined, run.times, data),
-        )
+        update_model = UPDATERS.get(run.model.kind, _update_vectors)
+        times = joined_times(joined, run.times, data)
         split = _split_without_test(run, joined, times)
-        outcome = way(run.model, joined, split, settings, epochs, progress)
+        outcome = update_model(run.model, joined, split, settings, epochs, progress)
         joined = replace(joined, train=split.recent(run.model.half_life).train)
     else:
         outcome, times = UpdatedModel(copy.deepcopy(run.model)), run.times
@@ -254,7 +252,7 @@ def _update_hybrid(
     return UpdatedModel(model.eval(), epochs, how)
 
 
-UPDATES: dict[Kind, Callable[..., UpdatedModel]] = {  # all others: `_update_vectors`
+UPDATERS: dict[Kind, Callable[..., UpdatedModel]] = {  # all others: `_update_vectors`
     Kind.CLOSED_FORM: _update_closed_form,
     Kind.HYBRID: _update_hybrid,
 }

@@ -171,12 +171,13 @@ def _against(metric: str, reference: Reference) -> str:
         return f"equal to {reference.name} in {metric}"
     own = base - values["difference"]
     change = f"{own / base - 1:+.1%}" if base else f"{own:+.4f}"
-    sure = p_phrase(values["p"])
+    evidence = p_phrase(values["p"])
     if base and "low" in values:  # the stored interval is of the reference against the model
-        sure = f"95 %: {-values['high'] / base:+.1%} to {-values['low'] / base:+.1%}, {sure}"
-    word = "better than" if values["difference"] < 0 else "worse than"
-    word = word if values["p"] < LEVEL else "within chance of"
-    return f"{word} {reference.name} in {metric}: {change} ({sure})"
+        interval = f"{-values['high'] / base:+.1%} to {-values['low'] / base:+.1%}"
+        evidence = f"95 %: {interval}, {evidence}"
+    relation = "better than" if values["difference"] < 0 else "worse than"
+    relation = relation if values["p"] < LEVEL else "within chance of"
+    return f"{relation} {reference.name} in {metric}: {change} ({evidence})"
 
 
 def compared_verdict(runs: Mapping[str, Run]) -> str:
@@ -195,9 +196,9 @@ def compared_verdict(runs: Mapping[str, Run]) -> str:
     row = next((row for row in found.rows if row.system == best), None)
     if row is None or not np.isfinite(row.p_t):
         return f"{value}."
-    sure = "which is better than" if row.p_t < LEVEL else "which is within chance of"
+    relation = "which is better than" if row.p_t < LEVEL else "which is within chance of"
     change = f"{row.change:+.1%}, {p_phrase(row.p_t)}, paired over users"
-    return f"{value}, {sure} {second}, the next one ({change})."
+    return f"{value}, {relation} {second}, the next one ({change})."
 
 
 # --- one user's list -----------------------------------------------------------------------------

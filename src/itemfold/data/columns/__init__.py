@@ -1,1 +1,1 @@
-"""Columns of a table: which is which, and their values as ids, ratings and times."""
+"""Columns of a table: detection of their roles, and parsing of ids, ratings and times."""

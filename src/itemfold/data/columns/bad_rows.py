@@ -1,4 +1,4 @@
-"""Bad rows: one error reports all kinds of problems, or the rows are left out and counted."""
+"""Bad rows: one error reports all kinds of problems, or the rows are skipped and counted."""
 
 from __future__ import annotations
 
@@ -88,5 +88,5 @@ class ProblemCount:
         return "; ".join(parts)
 
     def error(self) -> ItemfoldError:
-        """The error to raise if bad rows are not left out."""
+        """The error to raise if bad rows are not skipped."""
         return ItemfoldError(f"{self.sentence()}; {HOW_TO_SKIP}")

@@ -1,5 +1,7 @@
-"""Which column of a table is the user, the item, the rating, the time or the title: by its name
-and, where the name leaves it open, by its values."""
+"""Detection of user, item, rating, time and title columns.
+
+Columns are matched by their names and, if the names are ambiguous, by their values.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,12 @@ Sample = Callable[[int], Sequence[Any]]  # position of a column → some of its 
 
 
 def untyped(name: str) -> str:
-    """A column's name without the type that RecBole adds."""
+    """A column's name without RecBole's type suffix."""
     return name.split(":")[0].strip()
 
 
 def listed_columns(names: Sequence[str]) -> str:
-    """Names of columns as an error lists them.
+    """Column names formatted for an error message.
 
     >>> listed_columns(["user", ""]), listed_columns([str(n) for n in range(1, 100)])[-21:]
     ('user', '19, 20, … (99 in all)')
@@ -83,7 +85,7 @@ def words_of(name: str) -> list[str]:
 
 
 def candidates(names: Sequence[str], role: str) -> list[int]:
-    """The columns whose names fit a role best; several are as many guesses.
+    """The columns whose names match a role best; several if the match is ambiguous.
 
     A known name goes before one that ends with a known name (clicked_article_id), that before an id
     (anime_id), an id before a bare word (clicked anime), and that before a name (anime_name).
@@ -113,7 +115,7 @@ def _known_endings(role: str) -> set[str]:
 
 
 def _grade(words: list[str], role: str) -> int:
-    """How well the words of a name fit a role; 0 is not at all."""
+    """How well the words of a name match a role; 0 is no match."""
     if not words:
         return 0
     if role in FINAL_WORDS:
@@ -131,7 +133,7 @@ def _grade(words: list[str], role: str) -> int:
 
 
 def names_columns(fields: Sequence[str]) -> bool:
-    """Whether a row has names of a user and an item column, or a name that only a header has.
+    """Whether a row has names of a user and an item column, or a name typical of a header.
 
     >>> names_columns(["customer", "product"]), names_columns(["ann", "movie"])
     (True, False)
@@ -150,7 +152,7 @@ def names_columns(fields: Sequence[str]) -> bool:
 
 
 def spare_time(names: Sequence[str], used: Iterable[int], sample: Sample) -> list[int]:
-    """The columns that are times by a word of their names and by their values."""
+    """The columns that look like times by their names and values."""
     taken = set(used)
     return [
         j

@@ -1,4 +1,4 @@
-"""Words in the names of columns, and what they say about a column."""
+"""Words in column names, and the roles that they indicate."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class BadRowError(ItemfoldError):
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns of a table were read, and which others look useful.
+    """The columns of a table that were read, and others that look useful.
 
     Attributes:
         columns: For each role, the name of its column.
@@ -166,7 +166,7 @@ def choose_columns(
 
 
 def _id_candidates(names: list[str], role: str, sample: Sample | None) -> list[int]:
-    """The columns that may have the ids of a role; one without any value only if no other may."""
+    """The candidate id columns of a role; empty columns only if there are no others."""
     first = hits = candidates(names, role)
     while sample is not None and hits:
         empty = [j for j in hits if len(sample(j)) and all(map(_is_no_id, sample(j)))]
@@ -278,7 +278,7 @@ def _listed_ids(listed: list[Any], role: str, where: Where) -> npt.NDArray[Any]:
 
 
 def _id_problem(value: Any, role: str) -> str:
-    """Why a value is not a valid id, or an empty string."""
+    """The problem of an invalid id, or an empty string."""
     if is_missing(value):
         return f"the {role} id is missing"
     if isinstance(value, Collection) and not isinstance(value, str):
@@ -365,12 +365,12 @@ def _decimal_or_opinion(value: str, role: str) -> float:
 
 
 def _iso(text: str) -> str:
-    """A date as `fromisoformat` reads it: in UTC also if it says so in letters."""
+    """A date in the format of `fromisoformat`, with UTC as an offset."""
     return f"{text.removesuffix(' UTC')}+00:00" if text.endswith(" UTC") else text
 
 
 def column_problem(value: Any, role: str) -> str:
-    """Why a value is not valid in the column of a role, or an empty string.
+    """The problem of an invalid value in the column of a role, or an empty string.
 
     >>> column_problem("four", "rating"), column_problem("4", "rating")
     ("the rating must be a number, got 'four'", '')

@@ -12,7 +12,7 @@ from itemfold.data.columns.columns import RawTable, object_array
 
 
 def concatenated(tables: Sequence[RawTable], places: Sequence[str]) -> RawTable:
-    """The rows of several tables; a column that some of them lack is left out."""
+    """The rows of several tables; a column that some of them lack is dropped."""
     left_out = {role: why for table in tables for role, why in table.left_out.items()}
     skipped: dict[str, int] = {}
     for table in tables:

@@ -1,5 +1,5 @@
-"""Dates as people write them: 31.01.2024, 1/31/2024 1:05 PM, Jan 31, 2024, 2024/01/31, and as
-C writes them: Wed Jan 31 13:05:00 2024."""
+"""Parsing of dates such as 31.01.2024, 1/31/2024 1:05 PM, Jan 31, 2024, 2024/01/31, and of those
+that C writes, such as Wed Jan 31 13:05:00 2024."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def day_first_of(texts: Iterable[str], place: str) -> bool | None:
 
 
 def decided(seen: dict[bool, str], uncertain: str, place: str) -> bool | None:
-    """The order of day and month, from a date of each order, and one that has two readings."""
+    """The order of day and month, from a date in each order and an ambiguous one."""
     if len(seen) == 2:
         raise ItemfoldError(
             f"{place}: the times must have one order of day and month, got '{seen[True]}' and "

@@ -20,7 +20,7 @@ DAY = 86400.0
 
 
 def in_seconds(times: Floats, place: str) -> tuple[Floats, tuple[str, ...]]:
-    """A time column in seconds, and notes on its unit and on times that look wrong.
+    """A time column in seconds, and notes on its unit and on implausible times.
 
     >>> in_seconds(np.array([1_520_000_000_000.0]), "plays")
     (array([1.52e+09]), ('Times are in milliseconds: divided by 1,000.',))
@@ -52,7 +52,7 @@ def unit_of(counts: Mapping[str, int], place: str) -> str:
 
 
 def unit_note(unit: str) -> str:
-    """How times were converted.
+    """A note on the conversion of times.
 
     >>> unit_note("microseconds")
     'Times are in microseconds: divided by 1,000,000.'
@@ -61,12 +61,12 @@ def unit_note(unit: str) -> str:
 
 
 def are_dates(times: Floats) -> bool:
-    """Whether some times are dates, and not all counted from some start."""
+    """Whether some times are dates, rather than offsets from some start."""
     return bool(len(times)) and float(times.max()) >= RELATIVE
 
 
 def past_notes(times: Floats) -> tuple[str, ...]:
-    """A note on times that are no dates, or on some among dates that look like missing values.
+    """A note on times that are not dates, or on values among dates that look missing.
 
     >>> past_notes(np.array([5.0, 9.0]))
     ('All times lie before 1980; they are taken as seconds.',)
@@ -84,7 +84,7 @@ def past_notes(times: Floats) -> tuple[str, ...]:
 
 
 def future_notes(times: Floats) -> tuple[str, ...]:
-    """A note on times that lie more than a day in the future, if there are any."""
+    """A note on times more than a day in the future, if there are any."""
     limit = time.time() + DAY
     if not len(times) or times.max() <= limit:
         return ()

@@ -118,7 +118,7 @@ class FileStore:
         return deleted
 
     def expire(self, before: float) -> int:
-        """Delete old lines; lines are in the order of time, so they are the first of a file."""
+        """Delete old lines: lines are in order of time, so they are the first of a file."""
         deleted = 0
         with self._reported(), locked(self.folder, wait=True):
             for path in self._files():
@@ -133,7 +133,7 @@ class FileStore:
         return deleted
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no file is kept open."""
 
     def _files(self) -> list[Path]:
         """The files, the oldest first: "-" sorts before "."."""

@@ -22,7 +22,7 @@ UNKNOWN_USER = "the user is not known"
 
 
 def is_feedback(path: Path) -> bool:
-    """Whether a file has feedback: by its name, its ending, or the first line."""
+    """Whether a file has feedback, by its name, suffix or first line."""
     if path.match(FILES) or path.suffix.lower() in SQLITE_ENDINGS:
         return True
     with path.open("rb") as file:

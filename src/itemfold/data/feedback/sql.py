@@ -1,4 +1,4 @@
-"""What SQLite and Postgres share: one table of events."""
+"""Shared code of SQLite and Postgres: one table of events."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class SqliteStore(SqlStore):
             self._opened = None
 
     def check_room(self, cursor: Any) -> None:
-        """Nothing: SQLite itself limits the pages of the file."""
+        """Do nothing: SQLite itself limits the number of pages."""
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Cursor]:

@@ -27,7 +27,7 @@ class StoreFullError(StoreError):
 
 
 class FeedbackStore(Protocol):
-    """Where feedback is stored; several processes may use the same store."""
+    """A store of feedback; several processes may use the same store."""
 
     def create(self) -> None:
         """Prepare the store for `append`; it may exist already."""
@@ -101,7 +101,7 @@ def open_store(place: str | Path, max_bytes: int | None = None) -> FeedbackStore
 
 
 def is_postgres(place: object) -> bool:
-    """Whether a place means the database of DATABASE_URL and not a folder of that name.
+    """Whether a place is the database of DATABASE_URL rather than a folder of that name.
 
     >>> is_postgres("postgres"), is_postgres("./postgres")
     (True, False)

@@ -1,1 +1,1 @@
-"""What is known about items: titles, genres and features."""
+"""Data about items: titles, genres and features."""

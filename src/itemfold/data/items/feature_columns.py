@@ -1,4 +1,4 @@
-"""Feature columns of items: parsing of values, and recognition of their kind."""
+"""Feature columns of items: parsing of values, and detection of their kind."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class FeatureColumn:
 def recognised(
     name: str, values: list[Any], kind: FeatureKind | None, place: str
 ) -> list[FeatureColumn]:
-    """The features of a column, whose kind is recognised if it is None; raises if it has none."""
+    """The features of a column, with the kind detected if it is None; raises if there are none."""
     some = [value for value in values if not _is_empty(value)]
     if not some:
         raise ItemfoldError(f"{name} is empty")

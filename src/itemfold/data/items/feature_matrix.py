@@ -106,7 +106,7 @@ def _pairs(names: Iterable[Any]) -> list[tuple[Any, Any]]:
 
 
 def _most(values: Iterable[Iterable[Any]], most: int, least: int) -> list[Any]:
-    """The ``most`` most frequent entries that at least ``least`` items have."""
+    """The ``most`` most frequent entries that occur in at least ``least`` items."""
     counts = Counter(entry for entries in values for entry in set(entries))
     return [entry for entry, count in counts.most_common(most) if count >= least]
 

@@ -181,7 +181,7 @@ def titles_and_genres(
 
 
 def _table(source: Any) -> tuple[str, dict[str, list[Any]]]:
-    """The place of the table, for messages, and its columns."""
+    """The name of the table for messages, and its columns."""
     if isinstance(source, str | Path):
         path = Path(source).expanduser()
         if not path.is_file():

@@ -92,7 +92,7 @@ def title_columns(
 
 
 def _guessed(names: list[str], role: str, used: set[int]) -> list[int]:
-    """The columns that fit a role by their names."""
+    """The columns that match a role by their names."""
     if role == "item":
         at = item_column(names)
         return candidates(names, role) if at is None else [at]
@@ -168,7 +168,7 @@ def text_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _text(value: Any) -> str:
-    """A value of a table as text; missing ones are empty, lists are joined by ``|``."""
+    """A value of a table as text; a missing value is empty, lists are joined by ``|``."""
     if value is None or (isinstance(value, float) and value != value):
         return ""
     if isinstance(value, list | tuple):

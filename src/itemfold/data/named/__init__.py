@@ -1,1 +1,1 @@
-"""Data sets known by name: where they are found, downloaded or generated."""
+"""Named data sets: search, download and generation."""

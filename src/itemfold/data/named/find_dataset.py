@@ -1,4 +1,4 @@
-"""Named data sets on disk: where they are searched, and how their contents are verified."""
+"""Search for named data sets on disk, and verification of their contents."""
 
 import os
 import warnings

@@ -30,7 +30,7 @@ MIN_TO_HIDE = 5  # users with fewer items have no hidden ones
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a user split is made from raw files.
+    """The rules for making a user split from raw files.
 
     Attributes:
         files: What to put into the folder, as messages name it.

@@ -1,1 +1,1 @@
-"""`prepare`: turn tables larger than memory into a folder of mapped arrays, with DuckDB."""
+"""`prepare`: convert tables larger than memory to a folder of mapped arrays, with DuckDB."""

@@ -66,7 +66,7 @@ def bucket_limits(connection: Any, path: Path, most_rows: int) -> Ints:
 
 @dataclass(frozen=True)
 class Numbering:
-    """How rows are numbered and divided into buckets."""
+    """The numbering of rows and their division into buckets."""
 
     user: str  # the final id in SQL
     item: str
@@ -110,7 +110,7 @@ def _bucket(limits: Ints, low: int, high: int) -> str:
 
 @dataclass(frozen=True)
 class Merging:
-    """How the rows of a bucket become pairs."""
+    """The rules by which the rows of a bucket are merged into pairs."""
 
     n_items: int
     weighting: Weighting

@@ -1,4 +1,4 @@
-"""`prepare`: turn files of any size into a folder of arrays that `load` maps.
+"""`prepare`: convert files of any size to a folder of arrays that `load` maps.
 
 The steps, each recorded when it is done: check and stage the rows of some files; sort the ids;
 number the ids in the rows and divide the rows into buckets of users; append the pairs of each

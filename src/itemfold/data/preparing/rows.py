@@ -1,6 +1,6 @@
 """The first phase of `prepare`: check the rows of all files, stage them, and collect their facts.
 
-Bad rows are marked, not removed: which columns are used is known when all files are read.
+Bad rows are marked, not removed, because the used columns are known only when all files are read.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ PrepareProgress = Callable[[str, int, int, float], None]  # phase, steps done, a
 
 
 class KeptError(ItemfoldError):
-    """An error after which finished steps stay, so that the call can be continued."""
+    """An error that keeps the finished steps, so that the call can be continued."""
 
 
 class Work:

@@ -1,1 +1,1 @@
-"""Readers from files and frames to columns, one module for each family of formats."""
+"""Readers of files and frames, one module for each family of formats."""

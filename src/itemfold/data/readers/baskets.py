@@ -16,7 +16,7 @@ LEAST = 3  # lines from which equal lengths are more than chance
 
 
 def is_basket_file(form: TextFormat, rows: list[Record]) -> bool:
-    """Whether lines are lists: of different lengths, or with the same ids in several columns.
+    """Whether lines are lists: of different lengths, or with shared ids in several columns.
 
     >>> rows = [(1, ["u1", "a", "b"]), (2, ["u2", "b", "c"]), (3, ["u3", "c", "a"])]
     >>> is_basket_file(TextFormat(" ", header=False), rows)
@@ -91,7 +91,7 @@ def _lists(path: Path, form: TextFormat) -> Iterator[list[str]]:
 
 
 def _check_repeats(path: Path, counts: Counter[str]) -> None:
-    """Raise for texts of other kinds, such as logs, whose words hardly repeat."""
+    """Raise for other texts, such as logs, whose words hardly repeat."""
     total = counts.total()
     repeated = sum(count for count in counts.values() if count > 1)
     if repeated < REPEATED * total and not all(map(str.isdecimal, counts)):

@@ -35,7 +35,7 @@ from itemfold.errors import ItemfoldError, NoRowsError
 
 @dataclass(frozen=True)
 class Header:
-    """The columns of a text file, the position of each role, and the format."""
+    """The columns of a text file, the position of each role, and the text format."""
 
     line: int  # of the first row, which has the names if there are any
     columns: list[str]
@@ -91,19 +91,19 @@ def header_of(
 
 
 def _ends_open(rows: list[Record]) -> bool:
-    """Whether all lines but the first end with a separator, and so have an empty field more."""
+    """Whether all lines but the first end with a separator and thus have an extra empty field."""
     (_, first), rest = rows[0], [fields for _, fields in rows[1:]]
     return bool(rest) and all(len(f) == len(first) + 1 and not f[-1] for f in rest)
 
 
 def sample_of(rows: list[Record], header: bool, width: int) -> Sample:
-    """The values of a column in some rows; those of other columns, from folders, are unknown."""
+    """The values of a column in some rows; columns from folder names have none."""
     whole = [fields for _, fields in rows[int(header) :] if len(fields) == width]
     return lambda j: [fields[j] for fields in whole] if j < width else []
 
 
 def asked_header(path: Path, names: Names, header: bool | None) -> bool | None:
-    """Whether the first row has names, if a requested name tells it."""
+    """Whether the first row has names, if a requested name decides it."""
     asked = [str(name) for name in names.values() if name is not None]
     if header is not None or not asked:
         return header

@@ -1,4 +1,4 @@
-"""Readers of files, folders and patterns: what a source is, is recognised by its content."""
+"""Readers of files, folders and patterns, whose format is detected from their content."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class RowRules:
 
 
 def read_path(path: Path, rules: RowRules) -> tuple[RawTable, Path | None]:
-    """The columns of a file, a folder or a pattern, and the file of titles beside it, if any."""
+    """The columns of a file, a folder or a pattern, and the file of titles next to it, if any."""
     try:
         if is_pattern(path):
             files = matching_files(path)
@@ -169,7 +169,7 @@ def _with_remarks(table: RawTable, remarks: tuple[str, ...]) -> RawTable:
 
 
 def _has_pairs(path: Path, rules: RowRules) -> bool:
-    """Whether a table may have interactions: it has no header, or columns of users and items."""
+    """Whether a table may have interactions: no header, or columns of users and items."""
     try:
         if is_json(path):
             choose_columns(open_json(path).names, rules.names, str(path))
@@ -201,7 +201,7 @@ def is_table(path: Path) -> bool:
 
 
 def _titles_beside(path: Path) -> Path | None:
-    """The titles of MovieLens's ratings, or RecBole's file of items, if they are there."""
+    """The titles of MovieLens, or RecBole's file of items, if present."""
     beside = path.with_name(MOVIELENS.get(path.name, path.name))
     beside = path.with_suffix(".item") if path.suffix.lower() == ".inter" else beside
     return beside if beside != path and beside.is_file() else None
@@ -235,7 +235,7 @@ def _read_parts(place: Path, parts: Sequence[Path], rules: RowRules) -> RawTable
 def _several(
     place: Path, parts: Sequence[Path], part: Path, problem: ItemfoldError | str
 ) -> ItemfoldError:
-    """The error for files that are not one table."""
+    """The error for files that do not form one table."""
     listed = ", ".join(file.name for file in parts[:8]) + (", …" if len(parts) > 8 else "")
     short = str(problem).removeprefix(f"{part}: ").partition(" (name it")[0]
     return ItemfoldError(

@@ -1,4 +1,4 @@
-"""Reader of pandas, polars and Arrow frames, and how bad rows are left out."""
+"""Reader of pandas, polars and Arrow frames, and the skipping of bad rows."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -59,14 +59,14 @@ def arrow_frame(table: Any) -> Any:
 
 
 def used_roles(at: dict[str, int], names: Names, skip: bool) -> list[str]:
-    """The roles whose values must be valid; other columns may be left out as a whole."""
+    """The roles whose values must be valid; other columns may be dropped."""
     return [r for r in at if skip or r in ("user", "item") or names.get(r) is not None]
 
 
 def salvaged(
     strict: Callable[[], RawTable], without_bad_rows: Callable[[], RawTable | None]
 ) -> RawTable:
-    """The table that `strict` reads; if bad rows prevent it, the table without these rows."""
+    """The table that `strict` reads, or, if it fails on bad rows, the table without them."""
     try:
         table = strict()
     except ItemfoldError:

@@ -21,7 +21,7 @@ PARTS = {
 
 
 def part_of(path: Path) -> str:
-    """The part of a split that a file is by its name, or an empty text.
+    """The part of a split that the name of a file indicates, or an empty text.
 
     >>> [part_of(Path(name)) for name in ("ml.train.inter", "Test.csv", "my_val.txt", "plays.csv")]
     ['train', 'test', 'valid', '']
@@ -66,7 +66,7 @@ def read_given_split(
 
 
 def valid_note(name: str, rows: int) -> str:
-    """How the rows of a validation file are used."""
+    """A note on the use of the rows of a validation file."""
     return (
         f"Rows of {name} that join the training data: {rows:,}; validation interactions are drawn "
         "from both files."

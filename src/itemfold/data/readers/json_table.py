@@ -39,7 +39,7 @@ Row = dict[str, Any]
 
 
 def is_json(path: Path) -> bool:
-    """Whether a file begins like JSON of objects."""
+    """Whether the start of a file looks like JSON objects."""
     head = read_bytes(path, HEAD)
     text = head.decode(encoding_of(head), errors="replace").lstrip("\ufeff \t\r\n")
     if text.startswith("["):
@@ -50,7 +50,7 @@ def is_json(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class JsonRows:
-    """The rows of a file, and where each is, for messages."""
+    """The rows of a file with their positions, for messages."""
 
     path: Path
     first: list[Row]
@@ -73,7 +73,7 @@ class JsonRows:
 
 
 def open_json(path: Path) -> JsonRows:
-    """Find out how a file writes its rows; files of lines are not read as a whole."""
+    """Detect the layout of a JSON file; JSON lines are not read as a whole."""
     head = read_bytes(path, HEAD)
     encoding = encoding_of(head)
     found: tuple[list[Row], str] | None = None

@@ -1,4 +1,4 @@
-"""The bytes of a file: decompressed by what they begin with, and their text encoding."""
+"""Decompression of files by their first bytes, and detection of the text encoding."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def plain_suffix(path: Path) -> str:
 
 
 def packing_of(path: Path) -> str:
-    """How a file is packed: ".gz", ".zst", ".zip", ".bz2", ".xz", or "" if it is not."""
+    """The compression of a file: ".gz", ".zst", ".zip", ".bz2", ".xz", or "" if it is not."""
     with path.open("rb") as file:
         head = file.read(16)
     found = next((name for magic, name in PACKED.items() if head.startswith(magic)), "")
@@ -164,7 +164,7 @@ def _single_byte(data: bytes) -> str:
 
 
 def checked_encoding(path: Path, encoding: str) -> str:
-    """The encoding of a whole file, of which the beginning has this one."""
+    """The encoding of a whole file, given that of its beginning."""
     if encoding not in (UTF8, LATIN1, WINDOWS):
         return encoding
     if encoding == UTF8 and _is_all(path, "utf-8"):

@@ -49,7 +49,7 @@ def _is_text(column: Any) -> bool:
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a file is parquet, or is called so."""
+    """Whether a file is parquet by its content or name."""
     return plain_suffix(path) == ".parquet" or read_bytes(path, 4) == b"PAR1"
 
 

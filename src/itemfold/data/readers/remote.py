@@ -35,7 +35,7 @@ def is_address(source: Any) -> bool:
 
 @contextmanager
 def local_copy(address: str) -> Iterator[Path]:
-    """A copy of the file, folder or pattern at an address, for as long as it is read."""
+    """A temporary copy of the file, folder or pattern at an address."""
     protocol = address.partition("://")[0]
     try:
         import fsspec
@@ -61,7 +61,7 @@ def local_copy(address: str) -> Iterator[Path]:
 
 
 def _copied(files: Any, root: str, folder: Path) -> Path:
-    """Copy what an address names into a folder; returns its path there."""
+    """Copy the target of an address into a folder; returns its path there."""
     place = folder / (root.rpartition("/")[2] or "data")
     if re.search(r"[*?\[]", place.name):
         found = files.glob(root)

@@ -1,4 +1,4 @@
-"""How a text file writes its rows, recognised by its content: separator, quotes, header."""
+"""Detection of the format of a text file: separator, quotes, header."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Record = tuple[int, list[str]]  # line, fields
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How a text file writes its rows.
+    """The format of a text file.
 
     Attributes:
         sep: What separates fields; " " is any white space.
@@ -57,7 +57,7 @@ class TextFormat:
 
     @property
     def shown(self) -> str:
-        """The separator as it is named in messages."""
+        """The name of the separator in messages."""
         return SHOWN.get(self.sep, f"'{self.sep}'")
 
     @property
@@ -150,8 +150,8 @@ def _has_quotes(text: str, sep: str, suffix: str) -> bool:
 def has_header(rows: list[list[str]]) -> bool:
     """Whether the first row has names of columns.
 
-    It has if some are known names; or if it has no number and a column below has; or if no value
-    of it comes again in its column.
+    It has if some values are known names; or if it has no number but a column below has; or if
+    none of its values recurs in its column.
 
     >>> has_header([["who", "stars"], ["ann", "5"]]), has_header([["196", "242"], ["186", "302"]])
     (True, False)

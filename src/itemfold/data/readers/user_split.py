@@ -27,7 +27,7 @@ ITEM_IDS = "unique_sid.txt"  # line n has the original id of item n
 
 @dataclass(frozen=True)
 class Style:
-    """Names of the files of a split by users, without suffix; ``marks`` tell it from others."""
+    """File names of a split by users, without suffix; ``marks`` distinguish the styles."""
 
     names: tuple[str, str, str, str]  # shown and hidden for validation, the same for test
     marks: tuple[str, ...]

@@ -26,7 +26,7 @@ def read_user_split(
     item: str | int | None = None,
     name: str = "data",
 ) -> Interactions:
-    """Read data that is split by users: what is shown of new users, and what is to be found.
+    """Read data that is split by users, with shown and hidden items of held-out users.
 
     `split_users` then holds out exactly these users. Without a validation part it draws validation
     users from the training users. A folder of files is read by `read` and `load`: `train`,

@@ -1,4 +1,4 @@
-"""Reader of rating matrices: a row for each user, a column for each item, or the reverse."""
+"""Reader of rating matrices, with a row per user and a column per item, or the reverse."""
 
 from __future__ import annotations
 

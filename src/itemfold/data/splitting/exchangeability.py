@@ -34,7 +34,7 @@ DEVIATIONS = (
 
 @dataclass(frozen=True)
 class DrawComparison:
-    """How a given test part compares with a random draw.
+    """The comparison of a given test part with a random draw.
 
     Attributes:
         variance: Mean square of the standardised test counts of items; 1 for a random draw.
@@ -96,7 +96,7 @@ def compare_test_part(data: Interactions) -> DrawComparison | None:
     """Compare the test part that the data itself has with a random draw.
 
     Args:
-        data: What `load` or `read` returns.
+        data: Interactions, as returned by `load` or `read`.
 
     Returns:
         The comparison, or None if the data has no test part, or one that is too small.
@@ -137,7 +137,7 @@ def older_test_note(data: Interactions) -> str:
 
 
 def given_part_notes(data: Interactions, settings: Mapping[str, Any]) -> list[str]:
-    """Notes on a given test part that is no random draw, or on given users that are not used."""
+    """Notes on a given test part that is not a random draw, or on unused given users."""
     if settings.get("test") == "given":
         found = compare_test_part(data)
         notes = [older_test_note(data), "" if found is None else found.note]

@@ -11,7 +11,7 @@ from itemfold.validation import positive_integer
 
 
 def check_fold(folds: int | None, fold: int | None) -> tuple[int, int] | None:
-    """The number of folds and which one, from 1; None for a split without folds."""
+    """The number of folds and the selected fold, from 1; None for a split without folds."""
     if folds is None and fold is None:
         return None
     if folds is None or fold is None:
@@ -27,7 +27,7 @@ def check_fold(folds: int | None, fold: int | None) -> tuple[int, int] | None:
 def fold_entries(matrix: sp.csr_array, folds: int, fold: int, rng: np.random.Generator) -> Bools:
     """The entries of a fold, ``[nnz]``; the folds of a user differ by at most one entry.
 
-    The only entry of a user is in no fold: there would be nothing to learn from. The same state of
+    A user's only entry is in no fold, because nothing would be left to train on. The same state of
     the generator gives the same folds, whichever of them is asked for.
 
     >>> matrix = sp.csr_array([[1, 1, 1, 1], [0, 0, 1, 0]])

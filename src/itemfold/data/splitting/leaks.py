@@ -1,4 +1,4 @@
-"""Whether the parts of a split fit together, and no held-out interaction leaks."""
+"""Checks that the parts of a split are consistent and that no held-out interaction leaks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check_split(split: Split) -> None:
-    """Raise if parts do not fit together or a held-out interaction is known."""
+    """Raise if parts are inconsistent or a held-out interaction is known."""
     held_out = {"validation": split.valid, "test": split.test}
     parts = {name: held for name, held in held_out.items() if held is not None}
     if split.new_items is not None:

@@ -1,4 +1,4 @@
-"""Periods of time: which interactions are training, validation and test, and the split of them."""
+"""Periods of training, validation and test, and the split that they define."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ MANY_UNSEEN = 0.5  # share of the test interactions from which a note says what 
 
 
 def latest_from(times: Floats, share: float) -> float:
-    """The time from which the latest share of the interactions begins."""
+    """The time from which the latest fraction of the interactions starts."""
     at = min(len(times) - 1, round((1 - share) * len(times)))
     return float(np.partition(times, at)[at])
 
 
 def cut_window(times: Floats, start: float, windows: int, window: int) -> tuple[Bools, Bools]:
-    """What is before window number 1, 2, … of equal numbers of interactions, and what is inside.
+    """Masks of the interactions before and inside window 1, 2, … of equal size.
 
     Equal times stay together.
     """
@@ -55,12 +55,12 @@ class Periods:
 
     @property
     def past(self) -> Bools:
-        """What is known before the test period."""
+        """The interactions before the test period."""
         return self.train | self.valid
 
 
 def latest_share(times: Floats, past: Bools, share: float) -> Bools:
-    """The latest share of the past, as a mask; equal times stay together."""
+    """A mask of the latest fraction of the past; equal times stay together."""
     if not share or not past.any():
         return np.zeros(len(times), np.bool_)
     found: Bools = past & (times >= latest_from(times[past], share))
@@ -68,7 +68,7 @@ def latest_share(times: Floats, past: Bools, share: float) -> Bools:
 
 
 def empty_period(times: Floats, periods: Periods, *, validates: bool, tests: bool = True) -> str:
-    """Why a period has no interaction, or an empty string."""
+    """The reason that a period has no interaction, or an empty string."""
     if times.min() == times.max():
         return "all times are equal"
     masks = {"training": periods.train}
@@ -90,7 +90,7 @@ def with_validation(
     rounding: str = "random",
     rng: np.random.Generator | None = None,
 ) -> Periods:
-    """Hold out the share ``valid`` of the past, its latest interactions or some of each user's."""
+    """Hold out the fraction ``valid`` of the past: its latest part or some of each user's."""
     one_of("valid_by", valid_by, ("time", "random"))
     one_of("rounding", rounding, ROUNDINGS)
     held = np.zeros(len(times), np.bool_)
@@ -190,7 +190,7 @@ def _evaluated(
 
 
 def account(times: Floats, periods: Periods, valid_by: str) -> list[str]:
-    """The moments of a split by time, and how to get a random one."""
+    """A note with the boundaries of a split by time, and the option for a random split."""
     parts = [times[mask] for mask in (periods.train, periods.valid, periods.test)]
     if not all(len(part) for part in (parts[0], parts[2])):
         return []
@@ -207,7 +207,7 @@ def account(times: Floats, periods: Periods, valid_by: str) -> list[str]:
 
 
 def unseen_items_note(matrix: sp.csr_array, periods: Periods, unseen_items: str) -> list[str]:
-    """How many test interactions are with items that nobody could know of."""
+    """A note on test interactions with items that first occur in the test period."""
     seen = np.bincount(matrix.indices[periods.past], minlength=matrix.shape[1]) > 0
     items = matrix.indices[periods.test]
     unseen = int((~seen[items]).sum())

@@ -46,7 +46,7 @@ class Events:
         )
 
     def within(self, rows: Bools) -> Bools:
-        """Which pairs occur in these rows, ``[entries]``."""
+        """Mask of the pairs that occur in these rows, ``[entries]``."""
         out = np.zeros(self.n_entries, np.bool_)
         out[self.entries[rows]] = True
         return out
@@ -58,7 +58,7 @@ class Events:
         return out
 
     def repeated_share(self, start: float) -> float:
-        """The share of the rows from ``start`` on whose pair occurs before it, too."""
+        """The fraction of the rows from ``start`` on whose pair also occurs before it."""
         later, before = self.times >= start, self.within(self.times < start)
         return float(before[self.entries[later]].mean()) if later.any() else 0.0
 
@@ -80,8 +80,8 @@ def repeating_periods(
 ) -> tuple[Interactions, Periods]:
     """Periods in which a pair may occur several times, and the data with times known before them.
 
-    The latest share ``test`` of all rows is the test period, the latest share ``valid`` of the rest
-    the validation period.
+    The latest fraction ``test`` of all rows is the test period, the latest fraction ``valid`` of
+    the rest the validation period.
     """
     events = Events.of(data, times, order)
     start = latest_from(events.times, test) if test else np.inf
@@ -99,7 +99,7 @@ def repeating_periods(
 
 
 def repeat_note(data: Interactions, times: Floats, order: Ints, test: float) -> list[str]:
-    """A suggestion, if many later interactions repeat earlier ones."""
+    """A note that suggests `repeats` if many later interactions repeat earlier ones."""
     if data.earlier is None or data.weights is not None:
         return []
     events = Events.of(data, times, order)

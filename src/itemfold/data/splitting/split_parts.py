@@ -1,4 +1,4 @@
-"""What split strategies share: argument checks, sorted interactions, and a checked `Split`."""
+"""Shared code of split strategies: argument checks, sorted interactions, a checked `Split`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_share(name: str, value: float, low: float = -1) -> float:
     """Validate a share below 1 and above ``low``."""
     if not isinstance(value, Real) or not max(low, 0) <= value < 1 or value == low:
         rule = "(0, 1)" if low == 0 else "[0, 1)"
-        raise ItemfoldError(f"{name!r} must be a share in {rule}, got {value!r}")
+        raise ItemfoldError(f"{name!r} must be a fraction in {rule}, got {value!r}")
     return value
 
 

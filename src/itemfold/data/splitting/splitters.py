@@ -59,22 +59,22 @@ def split_interactions(
     folds: int | None = None,
     fold: int | None = None,
 ) -> Split:
-    """Transductive: hold out a share of every user's interactions.
+    """Transductive: hold out a fraction of every user's interactions.
 
-    The test part is the data's own test file if it has one (`held_out`), else the share `test` of
-    each user's items; at least one item stays in training. The validation part is the share `valid`
-    of each user's remaining *training* interactions. The number of items is rounded up or down at
-    random, so that users with few items are represented in proportion.
+    The test part is the data's own test file if it has one (`held_out`), else the fraction `test`
+    of each user's items; at least one item stays in training. The validation part is the fraction
+    `valid` of each user's remaining *training* interactions. The number of items is rounded up or
+    down at random, so that users with few items are represented in proportion.
 
     Args:
-        data: What `load` or `read` returns.
+        data: Interactions, as returned by `load` or `read`.
         seed: Seed of the random draws.
-        valid: Share of a user's training interactions for validation, in [0, 1).
-        test: Share of a user's interactions for test, in (0, 1).
+        valid: Fraction of a user's training interactions for validation, in [0, 1).
+        test: Fraction of a user's interactions for test, in (0, 1).
         unseen_items: "keep" or "drop" items without a training interaction.
         rounding: Round a user's number of held-out items at "random", without bias, or to the
             "nearest" integer, which leaves out users with few items.
-        folds: Number of random folds, instead of the share `test`: with the same seed, every
+        folds: Number of random folds, instead of the fraction `test`: with the same seed, every
             interaction is tested in exactly one of them; the only one of a user is in none.
         fold: Which one, from 1.
 
@@ -82,7 +82,8 @@ def split_interactions(
         A split of the transductive protocol, already checked for leaks.
 
     Raises:
-        ItemfoldError: A share is out of range, or nothing would be left for training or for test.
+        ItemfoldError: A fraction is out of range, or nothing would be left for training or for
+            test.
 
     Examples:
         >>> import itemfold as ir
@@ -132,28 +133,29 @@ def split_users(
 ) -> Split:
     """Inductive: hold out whole users.
 
-    A model sees the share `fold_in` of a held-out user's items and must find the rest; each of the
-    two parts has at least one item. Data that comes split by users (`read_user_split`) keeps its
-    own test users, its own validation users if it has any, and all its items.
+    A model sees the fraction `fold_in` of a held-out user's items and must find the rest; each of
+    the two parts has at least one item. Data that comes split by users (`read_user_split`) keeps
+    its own test users, its own validation users if it has any, and all its items.
 
     Args:
-        data: What `load` or `read` returns.
+        data: Interactions, as returned by `load` or `read`.
         seed: Seed of the random draws.
-        valid: Share of the users for validation, in [0, 1).
-        test: Share of the users for test, in (0, 1).
-        fold_in: Share of a held-out user's items that the model is shown, in (0, 1).
+        valid: Fraction of the users for validation, in [0, 1).
+        test: Fraction of the users for test, in (0, 1).
+        fold_in: Fraction of a held-out user's items that the model is shown, in (0, 1).
         unseen_items: "keep" or "drop" items without a training interaction.
         rounding: How the number of items that the model is shown is rounded, as in
             `split_interactions`.
-        folds: Number of random folds, instead of the share `test`: with the same seed, every user
-            is tested in exactly one of them.
+        folds: Number of random folds, instead of the fraction `test`: with the same seed, every
+            user is tested in exactly one of them.
         fold: Which one, from 1.
 
     Returns:
         A split of the inductive protocol, already checked for leaks.
 
     Raises:
-        ItemfoldError: A share is out of range, or no users would be left for training or for test.
+        ItemfoldError: A fraction is out of range, or no users would be left for training or for
+            test.
 
     Examples:
         >>> import itemfold as ir
@@ -216,10 +218,10 @@ def split_items(
     their other items as history.
 
     Args:
-        data: What `load` or `read` returns, with `item_features`, titles or genres.
+        data: Interactions with `item_features`, titles or genres, as returned by `load` or `read`.
         seed: Seed of the random draws.
-        valid: Share of a user's remaining interactions for validation, in [0, 1).
-        test: Share of the items that are held out, in (0, 1).
+        valid: Fraction of a user's remaining interactions for validation, in [0, 1).
+        test: Fraction of the items that are held out, in (0, 1).
         rounding: How the number of a user's validation items is rounded, as in
             `split_interactions`.
 
@@ -227,7 +229,7 @@ def split_items(
         A split whose `new_items` are the held-out items, already checked for leaks.
 
     Raises:
-        ItemfoldError: A share is out of range, items have no features, or a part would be empty.
+        ItemfoldError: A fraction is out of range, items have no features, or a part would be empty.
 
     Examples:
         >>> import itemfold as ir
@@ -277,15 +279,15 @@ def keep_all(
     rounding: Literal["random", "nearest"] = "random",
     repeats: bool = False,
 ) -> Split:
-    """Hold nothing out for test, to train a final model.
+    """Hold out no test part, to train a final model.
 
-    Without `valid`, take the number of epochs from a run that was evaluated. With it, settings are
-    chosen on the validation part, and the refit then trains on everything.
+    Without `valid`, take the number of epochs from an evaluated run. With it, settings are selected
+    on the validation part, and the refit then trains on all data.
 
     Args:
-        data: What `load` or `read` returns.
+        data: Interactions, as returned by `load` or `read`.
         seed: Seed of a random validation part.
-        valid: Share of the interactions for validation, in [0, 1); transductive only.
+        valid: Fraction of the interactions for validation, in [0, 1); transductive only.
         protocol: "transductive", or "inductive" to train no vectors of users.
         valid_by: Validate on the latest interactions, with new users folded in ("time"), or on some
             of each user's ("random"); default: "time" for data that `default_strategy` would split
@@ -346,16 +348,16 @@ def default_strategy(
     valid: float = 0.25,
     test: float = 0.2,
 ) -> str:
-    """The split strategy of data for which none was asked for.
+    """The default split strategy of data.
 
     Data with usable times is split by time, as production will judge it. Data sets known by name
     and data with its own test part are split at random, as published figures are.
 
     Args:
-        data: What `load` or `read` returns.
+        data: Interactions, as returned by `load` or `read`.
         protocol: "transductive" or "inductive".
-        valid: Share of the interactions for validation.
-        test: Share of the interactions for test.
+        valid: Fraction of the interactions for validation.
+        test: Fraction of the interactions for test.
 
     Returns:
         A name in `SPLITS`: "users", "time" or "interactions".
@@ -372,7 +374,7 @@ def default_strategy(
 
 
 def prefers_time(data: Interactions) -> bool:
-    """Whether data is split by time unless its times are of no use."""
+    """Whether data is split by time if its times are usable."""
     is_named = str(data.source.get("data", "")).partition(":")[0] in DATASETS
     return data.times is not None and data.held_out is None and not is_named
 

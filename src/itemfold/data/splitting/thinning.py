@@ -16,10 +16,10 @@ from itemfold.validation import one_of
 def cold_start(
     split: Split, keep: float = 0.1, seed: int = 0, exclude: Literal["kept", "all"] = "kept"
 ) -> Split:
-    """Keep the share `keep` of each user's training items, at least one; test targets stay.
+    """Keep the fraction `keep` of each user's training items, at least one; test targets stay.
 
-    In the transductive protocol validation targets are thinned by the same share, so that a refit
-    uses no more than that share either. No model learns from the removed items. With
+    In the transductive protocol validation targets are thinned by the same fraction, so that a
+    refit uses no more than that fraction either. No model learns from the removed items. With
     ``exclude="kept"`` they are ranked at test time, as for a user who is really new; they fill the
     lists, since they suit the user but are not targets. With ``exclude="all"`` they are not ranked,
     as when a public split is thinned and evaluated against its own training file. The ITEM paper
@@ -27,7 +27,7 @@ def cold_start(
 
     Args:
         split: Any split that has not been thinned.
-        keep: Share of a user's training items, in (0, 1].
+        keep: Fraction of a user's training items, in (0, 1].
         seed: Seed of the random draws.
         exclude: Which training items are not ranked: those that were "kept", or "all" that the
             user had before thinning.
@@ -47,7 +47,7 @@ def cold_start(
         (True, True)
     """
     if not isinstance(keep, Real) or not 0 < keep <= 1:
-        raise ItemfoldError(f"'keep' must be a share in (0, 1], got {keep!r}")
+        raise ItemfoldError(f"'keep' must be a fraction in (0, 1], got {keep!r}")
     if "cold_start" in split.settings:
         raise ItemfoldError("'split' must not be thinned already; call cold_start once")
     one_of("exclude", exclude, ("kept", "all"))

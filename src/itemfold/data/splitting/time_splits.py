@@ -50,19 +50,19 @@ def split_by_time(
     rounding: Literal["random", "nearest"] = "random",
     repeats: bool = False,
 ) -> Split:
-    """Transductive, by two moments: training, then the validation period, then the test period.
+    """Transductive: split by two points in time into training, validation and test period.
 
-    The latest share `test` of all interactions is the test period, the latest share `valid` of the
-    rest the validation period. Interactions with the same time stay together. A known user's
-    history is everything before the period. A user whose first interaction is in a period is
-    folded in with the earlier half of the interactions there ("fold-in") or left out ("drop");
-    `refit` gives those of the validation period a row in training.
+    The latest fraction `test` of all interactions is the test period, the latest fraction `valid`
+    of the rest the validation period. Interactions with the same time stay together. A known user's
+    history is everything before the period. A user whose first interaction is in a period is folded
+    in with the earlier half of the interactions there ("fold-in") or left out ("drop"); `refit`
+    gives those of the validation period a row in training.
 
     Args:
-        data: What `load` or `read` returns, with times.
+        data: Interactions with times, as returned by `load` or `read`.
         seed: Seed of a random validation part.
-        valid: Share of the interactions before the test period, in [0, 1).
-        test: Share of all interactions, in (0, 1).
+        valid: Fraction of the interactions before the test period, in [0, 1).
+        test: Fraction of all interactions, in (0, 1).
         unseen_items: "keep" or "drop" items without a training interaction.
         new_users: "fold-in" or "drop" users whose first interaction is in a period.
         valid_by: Validate on the latest interactions before the test period ("time"), or on some
@@ -70,8 +70,8 @@ def split_by_time(
         rounding: How many interactions of a user are drawn for a random validation part, as in
             `split_interactions`.
         repeats: Hold a pair of user and item out again in every period in which it occurs, and
-            rank items of the history, too: for check-ins, baskets and plays, where people come
-            back.
+            also rank items of the history: for repeated consumption, such as check-ins, baskets
+            and plays.
 
     Returns:
         A split of the transductive protocol, already checked for leaks.
@@ -129,12 +129,12 @@ def split_window(
     """One of the time windows of `split_rolling`, which has the same arguments.
 
     Args:
-        data: What `load` or `read` returns, with times.
+        data: Interactions with times, as returned by `load` or `read`.
         seed: Seed of the draw of the validation part.
         windows: Number of windows.
         window: Which one, from 1.
-        start: Share of all interactions before the first window, in (0, 1).
-        valid: Share of the interactions before the window for validation, in [0, 1).
+        start: Fraction of all interactions before the first window, in (0, 1).
+        valid: Fraction of the interactions before the window for validation, in [0, 1).
         new_users: "fold-in" or "drop" users whose first interaction is in the window.
         valid_by: Validate on the latest interactions before the window ("time"), or on some of
             each user's ("random").
@@ -187,20 +187,20 @@ def split_rolling(
 ) -> list[Split]:
     """Rolling time windows: train until t, test from t to t + 1, then train until t + 1, …
 
-    The first share `start` of all interactions is before the first window; the rest is cut into
+    The first fraction `start` of all interactions is before the first window; the rest is cut into
     windows of equal numbers of interactions. Interactions with the same time stay together.
-    A model knows all interactions before its window; the latest share `valid` of them is held out
-    for validation. Items that never occurred before a window cannot be recommended, so they are not
-    targets; a note reports their share. A user whose first interaction is in a window, or in the
-    validation period before it, is folded in there with the earlier half of the interactions
+    A model knows all interactions before its window; the latest fraction `valid` of them is held
+    out for validation. Items that never occurred before a window cannot be recommended, so they are
+    not targets; a note reports their fraction. A user whose first interaction is in a window, or in
+    the validation period before it, is folded in there with the earlier half of the interactions
     ("fold-in") or left out ("drop").
 
     Args:
-        data: What `load` or `read` returns, with times.
+        data: Interactions with times, as returned by `load` or `read`.
         windows: Number of windows.
         seed: Seed of the draw of the validation parts.
-        start: Share of all interactions before the first window, in (0, 1).
-        valid: Share of the interactions before a window for validation, in [0, 1).
+        start: Fraction of all interactions before the first window, in (0, 1).
+        valid: Fraction of the interactions before a window for validation, in [0, 1).
         new_users: "fold-in" or "drop" users whose first interaction is in a window.
         valid_by: Validate on the latest interactions before a window ("time"), or on some of each
             user's ("random").
@@ -234,7 +234,7 @@ def leave_last_out(
     Ties in time are broken at random by the seed; at least one item stays in training.
 
     Args:
-        data: What `load` or `read` returns, with times.
+        data: Interactions with times, as returned by `load` or `read`.
         seed: Breaks ties.
         unseen_items: "keep" or "drop" items without a training interaction.
 
@@ -271,7 +271,7 @@ def leave_last_out(
 
 
 def validate_on_latest(data: Interactions, valid: float, settings: dict[str, Any]) -> Split:
-    """Everything for training, the latest share ``valid`` for validation, and no test part."""
+    """A split without test part that validates on the latest fraction ``valid``."""
     matrix, order = sorted_matrix(data)
     times = times_of(data, 'valid_by="time"')[order]
     if settings.get("repeats"):
@@ -289,7 +289,7 @@ def validate_on_latest(data: Interactions, valid: float, settings: dict[str, Any
 
 
 def time_problem(data: Interactions, valid: float = 0.25, test: float = 0.2) -> str:
-    """Why data cannot be split by time, or an empty string.
+    """The reason that data cannot be split by time, or an empty string.
 
     >>> import itemfold as ir
     >>> time_problem(ir.load("synthetic:users=60,items=80,interactions=900"))

@@ -1,4 +1,4 @@
-"""When the interactions of a split happened, apart from those that are hidden for test."""
+"""Times of the interactions of a split, without those of the test targets."""
 
 from __future__ import annotations
 

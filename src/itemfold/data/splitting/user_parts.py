@@ -17,7 +17,7 @@ from itemfold.errors import ItemfoldError
 
 
 class UserPart(IntEnum):
-    """What an interaction is for, in data that is split by users."""
+    """The part of an interaction in data that is split by users."""
 
     TRAIN = 0  # full history of a training user
     VALID_SHOWN = 1  # what a model sees of a validation user
@@ -44,7 +44,7 @@ def group_of(parts: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
 
 
 def is_hidden(parts: npt.NDArray[np.int8]) -> Bools:
-    """Which interactions a model must find."""
+    """Mask of the interactions that a model must find."""
     return np.isin(parts, HIDDEN)
 
 

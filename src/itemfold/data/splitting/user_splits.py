@@ -1,4 +1,4 @@
-"""The split of data that comes split by users: its own validation and test users are held out."""
+"""The split of data that comes split by users, with its own validation and test users."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def split_given_users(
 ) -> Split:
     """Hold out the users that the data names, with its own shown and hidden items.
 
-    Without validation users in the data, the share ``valid`` of the training users is drawn, and
+    Without validation users in the data, the fraction ``valid`` of the training users is drawn, and
     ``fold_in`` of their items are shown, with their number rounded as ``rounding`` says. All items
     are kept: a published test part is judged whole.
     """

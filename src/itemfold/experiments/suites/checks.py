@@ -57,7 +57,7 @@ def check_table(table: dict[str, Any]) -> None:
 
 
 def check_data(name: str) -> None:
-    """Reject a data set that is neither built in nor a file."""
+    """Raise unless a data set is built in or a file."""
     built_in = name in DATASETS or name.startswith("synthetic:")
     if not built_in and not Path(name).expanduser().exists():
         raise ItemfoldError(
@@ -66,7 +66,7 @@ def check_data(name: str) -> None:
 
 
 def _check_part(where: str, part: Any, known: Iterable[str], data: set[str]) -> None:
-    """The keys of the defaults or of a row, and those of their overrides."""
+    """Check the keys of the defaults or of a row, and of their overrides."""
     _check_keys(part, known, where)
     for key, settings in part.get("on", {}).items():
         if key not in SPLIT_OF and Entry.parse(key).data not in {*data, *DATASETS}:
@@ -78,7 +78,7 @@ def _check_part(where: str, part: Any, known: Iterable[str], data: set[str]) -> 
 
 
 def _check_row(row: Mapping[str, Any], table: Mapping[str, Any]) -> None:
-    """The data sets of a row, and the figures and counts that it has for them."""
+    """Check the data sets of a row, and its figures and counts for them."""
     where, own = f"row '{row['name']}'", row_entries(row, table)
     if not own:
         raise ItemfoldError(f"{where} has no 'data', and neither has the suite")
@@ -107,7 +107,7 @@ def _check_row(row: Mapping[str, Any], table: Mapping[str, Any]) -> None:
 
 
 def _check_figure(where: str, value: Any, what: str) -> None:
-    """A published figure is a fraction, a band has two of them."""
+    """Raise unless a published figure is a fraction and a band has two."""
     rule, count = ("a fraction", 1) if what == "paper" else ("two fractions", 2)
     values = [value] if what == "paper" else value
     if (
@@ -119,7 +119,7 @@ def _check_figure(where: str, value: Any, what: str) -> None:
 
 
 def _check_defaults(table: Mapping[str, Any]) -> None:
-    """Reject a default that no row's component has as a setting."""
+    """Raise for a default that is a setting of no row's component."""
     defaults = table.get("defaults", {})
     known: dict[str, set[str]] = {name: set() for name in SECTIONS}
     for row in table["row"]:

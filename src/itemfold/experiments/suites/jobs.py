@@ -15,7 +15,7 @@ from itemfold.settings.schema import Config
 
 @dataclass(frozen=True)
 class SuiteJob:
-    """A run to make, with all that a worker must know about it."""
+    """A run to make, with all information that a worker needs."""
 
     suite: Suite
     cell: Cell
@@ -39,7 +39,7 @@ class SuiteJob:
 
     @cached_property
     def config(self) -> Config:
-        """The settings of the run, as the store keeps them."""
+        """The settings of the run, as stored."""
         return self.cell.seeded(self.seed)
 
     @cached_property
@@ -54,7 +54,7 @@ class SuiteJob:
 
     @property
     def local_request(self) -> Config:
-        """What the suite asks for, with the location of the data on this machine."""
+        """The request of the suite, with the location of the data on this machine."""
         return self._with_root(self.cell.seeded_request(self.seed))
 
     def _with_root(self, config: Config) -> Config:
@@ -79,7 +79,7 @@ class SuiteJob:
     def is_reusable(self, store: Store) -> bool:
         """Whether some suite has stored a run with exactly its settings and every column.
 
-        Paired tests also need the per-user values of a run; without them a row has figures only.
+        Paired tests also need the per-user values of a run; without them, a row has figures only.
         """
         run = store.run(self.suite.name, self.id)
         return run is not None and set(self.suite.columns) <= set(run["test"])

@@ -14,7 +14,7 @@ from itemfold.files import check_folder
 
 @dataclass(frozen=True)
 class Options:
-    """Which runs to make, on which data and device, and where to store their results."""
+    """Options that select runs, data, device and the folder of results."""
 
     datasets: Sequence[str] | None = None  # default: all of the suite
     rows: Sequence[str] | None = None  # default: all of the suite
@@ -43,7 +43,7 @@ class Options:
         return None if root is None else str(Path(root).expanduser().resolve())
 
     def check(self) -> None:
-        """Reject options with which every run would fail or be skipped."""
+        """Raise for options with which every run would fail or be skipped."""
         for name, number in (("jobs", self.jobs), ("seeds", self.seeds)):
             if number is not None and number < 1:
                 raise ItemfoldError(f"'{name}' must be a positive integer, got {number}")

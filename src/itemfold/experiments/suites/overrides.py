@@ -1,4 +1,4 @@
-"""The overrides of a suite: defaults, a row, then both again for a protocol or a data set.
+"""Overrides of a suite: defaults and a row, then those of a protocol or a data set.
 
 A setting for one data set overrides a setting for all of them, and a row overrides the defaults.
 """
@@ -40,7 +40,7 @@ class Entry:
 
     @property
     def title(self) -> str:
-        """As the heading of a table."""
+        """The heading of a table."""
         return f"{self.data}, {self.protocol}"
 
 
@@ -61,7 +61,7 @@ def row_entries(row: Mapping[str, Any], suite: Mapping[str, Any]) -> list[Entry]
 
 
 def section(override: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The settings of a section; a component may be given by its name alone."""
+    """The settings of a section; a component may be just a name."""
     value = override.get(name, {})
     if name == "data" and not isinstance(value, dict):
         return {}  # a row's list of data sets

@@ -39,7 +39,7 @@ class RowComparison:
 
 
 def write_tests(suite: Suite, data: str, store: Store, values: Path) -> list[str]:
-    """Store the paired tests of a data set; returns notes on the rows that are not tested anew.
+    """Store the paired tests of a data set; returns notes on rows that are not retested.
 
     A row and its baseline are compared over the seeds that both have by `crossed_test`, with one
     seed over users alone. If per-user values of the row or of its baseline are missing, a stored
@@ -123,7 +123,7 @@ def _compare(suite: Suite, row: str, found: RunValues) -> list[RowComparison]:
 
 
 def _differences(runs: Sequence[tuple[UserValues, UserValues]], metric: str) -> Floats:
-    """Own minus base values of every pair of runs, ``[runs, users]``; NaN without both values."""
+    """Differences from the baseline in every pair of runs, ``[runs, users]``; NaN if missing."""
     users = list(dict.fromkeys(user for own, _ in runs for user in own.users))
     column = {user: n for n, user in enumerate(users)}
     out = np.full((len(runs), len(users)), np.nan)
@@ -137,7 +137,7 @@ def _differences(runs: Sequence[tuple[UserValues, UserValues]], metric: str) -> 
 def _stored_comparisons(
     tests: Line, row: str, own: dict[int, dict[str, float]], base: dict[int, dict[str, float]]
 ) -> list[RowComparison]:
-    """The comparisons of a row that are stored already, before Holm's correction."""
+    """The stored comparisons of a row, before Holm's correction."""
     seeds = tests["rows"].get(row, {}).get("seeds", [])
     out = []
     for metric, figures in tests["rows"].get(row, {}).items():

@@ -1,4 +1,4 @@
-"""Jobs in this process or in worker processes; a job that fails or dies fails alone.
+"""Jobs in this process or in worker processes; a failing job does not affect others.
 
 Every worker is a process pool of one: a pool breaks as a whole when one of its processes dies. A
 worker performs many jobs, so that Python, torch and a data set are loaded only once.
@@ -50,9 +50,9 @@ def _attempt(perform: Perform[J], job: J) -> JobResult:
 
 
 class Pool:
-    """Performs jobs, with a ``count`` of 1 in this process, otherwise in as many workers.
+    """Performs jobs in ``count`` worker processes, or in this process if ``count`` is 1.
 
-    Workers are started when they are needed, and stay for the next jobs until the pool is closed.
+    Workers start on demand and are reused until the pool is closed.
     They need a ``perform`` that can be imported.
     """
 
@@ -78,7 +78,7 @@ class Pool:
         stop: Callable[[], bool],
         on_start: Callable[[J], None],
     ) -> Generator[tuple[J, JobResult], None, None]:
-        """Yield each job with its result as it ends; they start in order until ``stop()`` is true.
+        """Yield each job with its result; jobs start in order until ``stop()`` is true.
 
         Closing the generator kills the workers of the jobs that have not ended.
         """
@@ -125,7 +125,7 @@ class Pool:
                 worker.close()
 
     def _submit(self, perform: Perform[J], job: J) -> tuple[Future[JobResult], _Worker]:
-        """Give a job to a worker; one that has died since its last job is replaced."""
+        """Submit a job to a worker; a worker that has died is replaced."""
         while self.idle:
             worker = self.idle.pop()
             with suppress(BrokenProcessPool):
@@ -144,7 +144,7 @@ class _Worker:
         self.pool = ProcessPoolExecutor(1, context, _prepare_worker, (lifeline, threads))
 
     def close(self) -> None:
-        """End the process, also in the middle of a job."""
+        """Kill the process, even during a job."""
         self.lifeline.close()
         self.pool.shutdown(cancel_futures=True)
 

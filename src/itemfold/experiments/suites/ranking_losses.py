@@ -53,7 +53,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Study:
-    """What the study compares, and with how much effort."""
+    """The models, losses and data sets of the study, and its effort."""
 
     losses: tuple[str, ...] = (*LOSSES, f"softmax{DOT}")
     models: tuple[str, ...] = ("lightgcn",)
@@ -67,7 +67,7 @@ class Study:
     false_percent: tuple[int, ...] = (0, 5, 20)  # of a list are the user's own items
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """The name, model and loss of every row; LightGCN's rows have the name of their loss."""
+        """The name, model and loss of every row; rows of LightGCN are named by their loss."""
         return [
             (loss if model == "lightgcn" else f"{model}-{loss}", model, loss)
             for model in self.models
@@ -129,7 +129,7 @@ def _between(ends: tuple[float, float], quantile: float) -> float:
 
 
 def write_suite(folder: Path, name: str, study: Study, rows: Sequence[Row], **table: Any) -> Path:
-    """Write a suite of the study, or add to the one that is there; returns its file."""
+    """Write a suite of the study, or extend the existing one; returns its file."""
     path = folder / f"{name}.toml"
     stored = read_toml(path) if path.exists() else {"data": [], "row": []}
     data = sorted(
@@ -168,13 +168,13 @@ def write_suite(folder: Path, name: str, study: Study, rows: Sequence[Row], **ta
 
 
 def _place(data: str) -> tuple[int, str]:
-    """The place of a data set among those of the study."""
+    """The position of a data set in the study."""
     key, keys = Entry.parse(data).key, [Entry.parse(each).key for each in DATA]
     return (keys.index(key) if key in keys else len(keys)), data
 
 
 def _merged(stored: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
-    """Rows, with what the stored ones have on other data sets, and the stored rows besides."""
+    """New rows merged with stored ones, including their settings on other data sets."""
     known, new = ({row["name"]: row for row in some} for some in (stored, rows))
     out = [known.get(name, {}) | row for name, row in new.items()]
     for row in out:
@@ -191,7 +191,7 @@ def _length(epochs: int) -> dict[str, int]:
 
 
 def trial_rows(study: Study) -> list[Row]:
-    """A row for every trial, the first of every loss before the second of any."""
+    """A row for every trial; all losses have their first trial before any has its second."""
     settings = {name: trial_settings(loss, study) for name, _, loss in study.rows()}
     return [
         {"name": f"{name}-{number + 1}", "baseline": f"{name}-{number + 1}"}  # no paired tests
@@ -255,7 +255,7 @@ def _negatives(percent: int) -> Row:
 
 
 def _variant(row: Row, percent: int, tau_factor: float = 1.0) -> Row:
-    """A chosen row under another name, for one seed, and never tested against others."""
+    """A variant of a chosen row with another name, for one seed, without paired tests."""
     name, on = f"{row['name']}-{percent}", {}
     for key, settings in row["on"].items():
         on[key] = {**settings, "seeds": 1}

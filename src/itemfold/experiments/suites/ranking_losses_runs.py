@@ -44,7 +44,7 @@ CURVES = {  # suites of curves: what their numbers are, and their titles
 
 @dataclass(frozen=True)
 class MeanRanks:
-    """Mean ranks of losses over data sets that have all of these, best first."""
+    """Mean ranks of losses over the data sets that are complete, best first."""
 
     data: tuple[str, ...]
     ranks: dict[str, float]
@@ -55,7 +55,7 @@ class MeanRanks:
 def run_study(
     study: Study, options: Options, console: Console, trials_limit: float | None = None
 ) -> MeanRanks | None:
-    """Run what is not done yet, and compare the losses over the data sets that have them all.
+    """Run the missing jobs, and compare the losses over the complete data sets.
 
     First the trials of a data set and the seeds of its best settings, one data set after the other,
     then temperatures and false negatives. An interrupted study has complete data sets, and at most
@@ -111,7 +111,7 @@ def run_study(
 
 
 def on_shared_seeds(table: ResultTable) -> ResultTable:
-    """A table with the seeds that all rows have: another seed is another split."""
+    """A table restricted to the seeds that all rows share, because a seed is a split."""
     seeds = [{result["seed"] for result in row.results} for row in table.rows]
     shared = set.intersection(*seeds) if seeds else set()
     rows = [
@@ -121,7 +121,7 @@ def on_shared_seeds(table: ResultTable) -> ResultTable:
 
 
 def mean_ranks(tables: Sequence[ResultTable]) -> MeanRanks | None:
-    """Rank the rows on the largest part of the tables that is complete; None without results."""
+    """Rank the rows on the largest complete subset of the tables; None without results."""
     from scipy.stats import rankdata
 
     tables = [on_shared_seeds(table) for table in tables]
@@ -144,7 +144,7 @@ def mean_ranks(tables: Sequence[ResultTable]) -> MeanRanks | None:
 
 
 def complete_part(known: Mapping[str, Collection[str]]) -> tuple[tuple[str, ...], list[str]]:
-    """The data sets with most cells that are complete, and the names that all of them have.
+    """The data sets of the largest complete subset, and the names that all of them have.
 
     >>> complete_part({"a": ["x", "y", "z"], "b": ["x", "y"], "c": ["x"]})
     (('a', 'b'), ['x', 'y'])

@@ -29,7 +29,7 @@ OTHERS = ("datasets", "qualitative")  # tables that are not suites
 
 @dataclass(frozen=True)
 class SuiteOutcome:
-    """How many runs of a suite were made, failed or are left."""
+    """The numbers of runs of a suite that were made, failed or remain."""
 
     done: int = 0  # in earlier calls
     ran: int = 0
@@ -77,7 +77,7 @@ def run_suite(
 ) -> SuiteOutcome:
     """Run rows × data sets × seeds, store the results in ``results/SUITE.jsonl``, and test them.
 
-    A run counts as done if it is stored with the same settings and all columns.
+    A run is done if it is stored with the same settings and all columns.
     """
     options, console = options or Options(), console or Console(stderr=True)
     with Pool(options.jobs) as pool:
@@ -130,7 +130,7 @@ def store_tests(suite: Suite, entries: Sequence[str], options: Options, console:
 def _find_work(
     suite: Suite, options: Options, reuse: bool
 ) -> tuple[list[SuiteJob], list[SuiteJob]]:
-    """All jobs, and those to do, ordered by seed so that finished rows can be compared."""
+    """All jobs, and the remaining ones ordered by seed, so that complete rows can be compared."""
     cells = suite.cells(options.datasets, options.rows)
     everything = [
         SuiteJob(suite, cell, seed, options)
@@ -168,7 +168,7 @@ def _make_all(
     stop: Callable[[], bool],
     console: Console,
 ) -> tuple[int, dict[str, str]]:
-    """Make the runs and store each as it ends; returns how many succeeded, and which failed."""
+    """Make the runs and store each when it ends; returns the number of successes, and failures."""
     ran, failed = 0, {}
     with (
         SuiteProgress(todo, options.jobs, suite.columns[-1], console) as progress,
@@ -201,7 +201,7 @@ def _tables(name: str) -> list[str]:
 def _rows(
     name: str, suites: Mapping[str, Suite], rows: Sequence[str] | None
 ) -> dict[str, list[str] | None]:
-    """The rows (None: all) that each suite has; suites without any of them are left out."""
+    """The selected rows (None: all) of each suite; suites without any of them are skipped."""
     if rows is None:
         return dict.fromkeys(suites)
     if not suites:

@@ -1,4 +1,4 @@
-"""The store of results: one JSONL file per suite, every complete run only once.
+"""The store of results: one JSONL file per suite, with every run stored once.
 
 ``results/SUITE.jsonl`` holds three kinds of lines, each a JSON object::
 
@@ -59,7 +59,7 @@ class SuiteFile:
     tests: dict[str, Line] = field(default_factory=dict)
 
     def add(self, line: Line) -> None:
-        """Take a line; it replaces an earlier one with the same key."""
+        """Add a line; it replaces an earlier one with the same key."""
         if line["kind"] == "row":
             self.rows[line["data"], line["row"], int(line["seed"])] = line
         elif line["kind"] == "run":
@@ -85,7 +85,7 @@ class Store:
     files: dict[str, SuiteFile]
 
     def run(self, suite: str, run: str) -> Line | None:
-        """A run by its id: the suite's own line, or that of another suite."""
+        """A run by its id, from the suite's own file or from that of another suite."""
         places = [self.files[suite]] if suite in self.files else []
         places += [file for name, file in sorted(self.files.items()) if name != suite]
         return next((file.runs[run] for file in places if run in file.runs), None)
@@ -130,7 +130,7 @@ def row_line(data: str, row: str, seed: int, run: str) -> Line:
 
 
 def read_store(folder: Path) -> Store:
-    """The whole content of a results folder."""
+    """Read a results folder."""
     files = {}
     for path in sorted(folder.glob(f"*{ENDING}")) if folder.is_dir() else ():
         content = path.read_bytes()
@@ -187,7 +187,7 @@ def _dump(line: Line) -> str:
 
 
 def _verified(line: Line, where: str, any_digest: bool) -> Line:
-    """A line without its digest; raise if its content is not what was stored.
+    """A line without its digest; raise if the digest does not match.
 
     Without ``any_digest`` in its file, a line needs none.
     """
@@ -203,7 +203,7 @@ def _verified(line: Line, where: str, any_digest: bool) -> Line:
 
 
 def tidy(folder: Path) -> None:
-    """Sort every file, with one line per key and every run in one file only."""
+    """Sort every file, keeping one line per key, and each run in one file only."""
     if not folder.is_dir():
         return
     with locked(folder, wait=True):
@@ -238,7 +238,7 @@ def _store_once(store: Store) -> None:
 
 
 def _agree(one: Line, two: Line) -> bool:
-    """Whether two lines of a run have the same figures, wherever both have one."""
+    """Whether two lines of a run agree in all figures that both have."""
     apart = {*OF_REPETITIONS, "valid", "test", "notes"}  # older lines have no notes
     same = {k: v for k, v in one.items() if k not in apart} == {
         k: v for k, v in two.items() if k not in apart
@@ -251,7 +251,7 @@ def _agree(one: Line, two: Line) -> bool:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file, complete or not at all."""
+    """Write a JSON file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
     write_text(path, text + "\n")

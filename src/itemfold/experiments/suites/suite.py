@@ -125,7 +125,7 @@ class Suite:
     def cells(
         self, datasets: Sequence[str] | None = None, rows: Sequence[str] | None = None
     ) -> list[Cell]:
-        """All cells, one data set after another; or those of some data sets and rows.
+        """All cells, or those of some data sets and rows, ordered by data set.
 
         A data set that no row lists is used by every row, with the protocols of the listed ones.
         """
@@ -168,7 +168,7 @@ class Suite:
         )
 
     def _chosen(self, row: Mapping[str, Any], datasets: Sequence[str] | None) -> list[Entry]:
-        """The entries of a row that the data sets ask for."""
+        """The entries of a row that are among the requested data sets."""
         own = row_entries(row, self.table)
         if datasets is None:
             return own

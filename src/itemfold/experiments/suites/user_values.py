@@ -46,7 +46,7 @@ def read_values(path: Path) -> UserValues | None:
 
 
 def check_means(means: Mapping[str, float], values: UserValues, where: str) -> None:
-    """Raise if stored means of a run are not those of its users' values.
+    """Raise if the stored means of a run do not match its per-user values.
 
     Values are stored as float32, and older files have the users of one evaluation only, so a mean
     may differ by rounding.

@@ -32,7 +32,7 @@ _loaded: dict[str, Interactions] = {}  # the data set of the last job
 
 
 def perform_job(job: SuiteJob) -> dict[str, Any]:
-    """Make a run and return what the store keeps of it."""
+    """Make a run and return its line for the store."""
     started = time.perf_counter()
     try:
         run = raise_if_stopped(_train(job))
@@ -61,7 +61,7 @@ def perform_job(job: SuiteJob) -> dict[str, Any]:
 
 
 def _train(job: SuiteJob) -> Run:
-    """Train, continuing an interrupted run if there is one."""
+    """Train, or resume an interrupted run."""
     config = job.local_request
     config.setdefault("train", {})["device"] = job.options.device
     make = partial(

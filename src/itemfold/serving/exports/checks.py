@@ -1,4 +1,4 @@
-"""Compare an export with `recommend` before it is kept."""
+"""Verification of an export against `recommend`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def draw_sample(run: Run, *, fold_in: bool) -> Sample:
 
 
 def without_history(sample: Sample, search: Callable[[int], ItemRows]) -> ItemRows:
-    """The best items of an index without those of the history, as a client would choose them."""
+    """The best items of an index that are not in the history, as a client would compute them."""
     longest = int(np.diff(sample.histories.indptr).max())
     found = search(min(K + longest, sample.scores.shape[1]))
     seen = sample.histories.toarray() > 0
@@ -75,6 +75,6 @@ def without_history(sample: Sample, search: Callable[[int], ItemRows]) -> ItemRo
 
 
 def best_of(scores: npt.NDArray[np.float32], sample: Sample) -> ItemRows:
-    """The best items by other scores, without those of the history."""
+    """The best items by other scores that are not in the history."""
     masked = mask_history(torch.from_numpy(scores.copy()), sample.histories)
     return top_items(masked, K).numpy()

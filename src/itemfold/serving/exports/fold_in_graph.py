@@ -154,7 +154,7 @@ def _scores(graph: OnnxGraph, model: Model) -> str:
 
 
 def _vectors(graph: OnnxGraph, model: Model) -> str:
-    """Vectors of new users: a normalised sum over the history."""
+    """Vectors of new users, normalised sums over the history."""
     if isinstance(model, SimpleX):
         total = graph.add(
             "MatMul", "history", graph.constant(_numpy(model.items @ model.transform))
@@ -206,7 +206,7 @@ def _hybrid(graph: OnnxGraph, model: Hybrid) -> str:
 
 
 def _autoencoder(graph: OnnxGraph, model: MultVAE) -> str:
-    """Two layers to the mean of the latent code, and two layers back."""
+    """The encoder (two layers, to the mean of the latent code) and the decoder (two layers)."""
     w1, b1, w2, b2 = (_numpy(part) for part in model.encoder)
     w3, b3, w4, b4 = (_numpy(part) for part in model.decoder)
     value = graph.add("Div", "history", _root_of_length(graph))

@@ -102,7 +102,7 @@ def _scores_of_single_items(model: Model) -> Floats:
 
 @torch.no_grad()
 def _of_hybrid(model: Hybrid, train: sp.csr_array, progress: bool) -> ScoreParts:
-    """Network and prior as one product; the deviations of the parts belong to the user."""
+    """The terms of a hybrid: network and prior are one product, and users hold the deviations."""
     linear = linear_weights(model)
     fades = any(row[2] for row in model.blend or ())
     blocks, factors = [], []

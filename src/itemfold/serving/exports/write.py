@@ -1,4 +1,4 @@
-"""`export`: write a folder of files for another system, and check it before it is kept."""
+"""`export`: write a verified folder of files for another system."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ INDICES: dict[str, tuple[Callable[..., None], Callable[..., ItemRows]]] = {
 def export(
     run: Run | Recommender | str | Path, to: str, out: str | Path, *, progress: bool = False
 ) -> dict[str, Any]:
-    """Write a run for another system, and check that it gives the lists of `recommend`.
+    """Export a run to another system, and verify it against the lists of `recommend`.
 
-    New items, which are scored by their features, are left out.
+    New items, which are scored by their features, are skipped.
 
     Args:
         run: A run, a recommender, or a run folder.
@@ -114,7 +114,7 @@ def _loaded(run: Any) -> Run:
 
 
 def _write_tables(run: Run, folder: Path, progress: bool) -> dict[str, Any]:
-    """Write vectors and weights; the check uses these arrays, not the model."""
+    """Write vectors and weights, and verify these arrays."""
     parts = score_parts(run, progress=progress)
     _write_parts(run, folder, parts, progress)
     sample = draw_sample(run, fold_in=False)

@@ -1,4 +1,4 @@
-"""Limits of a service: what one client can take from the others."""
+"""Resource limits of a service."""
 
 from __future__ import annotations
 

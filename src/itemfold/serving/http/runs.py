@@ -1,4 +1,4 @@
-"""The runs of a service: which one answers a request, and how one is replaced."""
+"""The runs of a service: selection by request, and replacement."""
 
 from __future__ import annotations
 

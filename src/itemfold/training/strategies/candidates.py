@@ -125,8 +125,8 @@ def _network_settings(gnn: Any, settings: Settings, split: Split, device: str) -
     else:
         has_time = budget is None or budget >= LONG_BUDGET
         is_large_sparse = split.train.nnz > LARGE and not is_dense
-        is_long = device == "cpu" and is_large_sparse and has_time
-        dim = LARGE_DIM if is_long else DIM["cpu"]
+        uses_large_dim = device == "cpu" and is_large_sparse and has_time
+        dim = LARGE_DIM if uses_large_dim else DIM["cpu"]
         defaults = {"dim": dim, "start": "svd-flat" if is_dense else "svd"}
     if not isinstance(gnn, dict):
         return {}

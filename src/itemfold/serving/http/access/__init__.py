@@ -1,1 +1,1 @@
-"""Who may ask: host names, API keys and rate limits."""
+"""Access control: host names, API keys and rate limits."""

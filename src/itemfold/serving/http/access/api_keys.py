@@ -1,4 +1,4 @@
-"""API keys and their classes: those of the settings, and those of a file that may change."""
+"""API keys and their classes, from the settings and from a file that may change."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class ApiKeys:
         return None if number is None else (number, known[number][1])
 
     def _refresh(self, path: Path) -> None:
-        """Read the file again if it has changed and settled."""
+        """Reload the file if it has changed and the change is complete."""
         found = _stamp(path)
         if found == self._stamp:
             return
@@ -133,7 +133,7 @@ class ApiKeys:
 
 
 def _stamp(path: Path) -> Stamp | None:
-    """What changes with a file, also with its mode; None if it is missing."""
+    """A value that changes with a file or its mode; None if it is missing."""
     try:
         found = path.stat()
     except OSError:

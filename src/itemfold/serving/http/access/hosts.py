@@ -1,4 +1,4 @@
-"""Only requests to known names of this service, against DNS rebinding.
+"""Check of the Host header, against DNS rebinding.
 
 A page of another site can make a browser send requests to a loopback address by letting its own
 host name resolve to it. Such requests carry that name in their Host header, so unknown names are

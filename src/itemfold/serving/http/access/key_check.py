@@ -1,4 +1,4 @@
-"""API keys: requests without a valid one, or above its rate limit, are rejected."""
+"""API-key middleware: rejects requests without a valid key or above its rate limit."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class KeyCheck:
 
 
 def charge(scope: Scope, tokens: float) -> None:
-    """Charge the key of a request, if it has a limit, with more than the request itself."""
+    """Charge the key of a request, if it has a limit, for more than one request."""
     limit, key = scope.get(CHARGE, (None, 0))
     if limit is not None:
         limit.charge(key, tokens)

@@ -28,7 +28,7 @@ class RateLimit:
         self._lock = lock or nullcontext()
 
     def charge(self, key: int, tokens: float) -> None:
-        """Take tokens, also more than there are: the key then waits until they are refilled."""
+        """Take tokens, even more than available: the key then waits until they are refilled."""
         with self._lock:
             self.buckets[2 * key] += tokens
 

@@ -1,1 +1,1 @@
-"""Which requests are answered when there are too many, and how fast the others are refused."""
+"""Admission control: the work queue, and the rejection of excess requests."""

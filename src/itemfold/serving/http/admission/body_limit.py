@@ -18,7 +18,7 @@ from itemfold.serving.http.scope import UPLOAD_S
 class BodyLimit:
     """Read each body before its request is handled: 413 if it is too large, 408 if too slow.
 
-    Only the paths that need a body get one. The time of the upload goes into the scope.
+    Only endpoints with a body read one. The upload time is stored in the scope.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
@@ -54,7 +54,7 @@ class BodyLimit:
 
 
 def _announced(scope: Scope) -> int:
-    """The length of the body by its header, 0 if there is none."""
+    """The Content-Length header, 0 if there is none."""
     length = Headers(scope=scope).get("content-length", "")
     return int(length) if re.fullmatch("[0-9]{1,18}", length) else 0
 

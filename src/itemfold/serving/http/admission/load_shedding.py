@@ -1,4 +1,4 @@
-"""503 for what the queue has no place for, before a body is read."""
+"""Load shedding: 503 before a body is read if the queue is full."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNQUEUED = ("/about", "/metrics", "/stats", "/openapi.json")  # answered even if
 
 
 class LoadShedding:
-    """Answer 503 before a body is read, if the queue is full and the request has no place in it."""
+    """Respond with 503 before reading a body if the queue is full."""
 
     def __init__(self, app: ASGIApp, queue: WorkQueue) -> None:
         self.app, self.queue = app, queue

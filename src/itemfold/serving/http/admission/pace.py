@@ -1,4 +1,4 @@
-"""The pace of answers that cost time but help nobody."""
+"""A rate limit for error responses."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ MAX_REJECTION_DELAY_S = 10.0  # before a 401 or a 429
 
 
 class Pace:
-    """The pace of answers such as 401, after a second's worth of them at once.
+    """Limits the rate of responses such as 401, after an initial burst of one second.
 
-    Clients that come again at once would otherwise take all of the event loop.
+    Clients that retry immediately would otherwise occupy the event loop.
 
     Args:
         per_second: Answers a second.
@@ -27,7 +27,7 @@ class Pace:
         self._next = 0.0
 
     def delay(self, now: float) -> float:
-        """Seconds until the next answer may be sent."""
+        """Seconds until the next response may be sent."""
         earliest = max(self._next, now - 1 + 1 / self.per_second)
         self._next = min(earliest, now + self.most_s) + 1 / self.per_second
         return min(self.most_s, max(0.0, earliest - now))

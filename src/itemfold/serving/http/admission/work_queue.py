@@ -1,4 +1,4 @@
-"""Admission to the scoring threads: single requests first, batches in the gaps, 503 beyond."""
+"""The queue of the scoring threads: single requests first, batches in between, 503 if full."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ class WorkQueue:
         return True
 
     def leave(self) -> None:
-        """Give a place back."""
+        """Release a place."""
         self.places -= 1
 
     async def run(self, request: Request, work: Callable[[], T]) -> T:
-        """Run the work of a single request in a thread when it is its turn.
+        """Run the work of a single request in a thread, in queue order.
 
         Raises:
             HTTPException: 503 if the wait is too long, 499 if the client disconnects.
@@ -90,7 +90,7 @@ class WorkQueue:
             self.leave()
 
     async def run_slice(self, request: Request, work: Callable[[], T]) -> T:
-        """Run a slice of a batch in a thread; it waits as long as it must."""
+        """Run a slice of a batch in a thread, without a limit on the wait."""
         return await self._do(self._slices, request, work, None)
 
     @contextmanager
@@ -120,7 +120,7 @@ class WorkQueue:
     async def _do(
         self, lane: deque[Job], request: Request, work: Callable[[], T], max_wait_s: float | None
     ) -> T:
-        """Let a thread do the work, unless it waits too long or the client disconnects."""
+        """Run the work in a thread, unless it waits too long or the client disconnects."""
         job: Future[T] = Future()
         done = asyncio.wrap_future(job)
         must_wait, self._unfinished = self._is_busy, self._unfinished + 1
@@ -138,7 +138,7 @@ class WorkQueue:
     async def _watch(
         self, job: Future[T], done: asyncio.Future[T], request: Request, max_wait_s: float | None
     ) -> None:
-        """Wait for the end of a job; raise if it had to be given up before it began."""
+        """Wait for the end of a job; raise if it was cancelled before it began."""
         gone = asyncio.ensure_future(until_disconnected(request.receive))
         try:
             either: set[asyncio.Future[Any]] = {done, gone}
@@ -149,9 +149,9 @@ class WorkQueue:
             gone.cancel()
 
     def _work(self) -> None:
-        """Do one job after another; the body of a scoring thread.
+        """Run one job after another; the main function of a scoring thread.
 
-        A thread takes the next job by itself: the event loop may be busy.
+        A thread fetches its next job itself, because the event loop may be busy.
         """
         while True:
             with self._change:
@@ -177,7 +177,7 @@ class WorkQueue:
 
 
 def busy() -> HTTPException:
-    """The error of a request when too many others wait."""
+    """The error for a request when the queue is full."""
     text = f"too many requests are waiting: try again in {RETRY_SECONDS} s"
     return HTTPException(503, text, {"Retry-After": str(RETRY_SECONDS)})
 

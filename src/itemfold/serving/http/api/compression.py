@@ -1,4 +1,4 @@
-"""Compressed answers, for clients that accept them."""
+"""Compression of responses, for clients that accept it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def accepts_gzip(headers: Headers) -> bool:
 
 
 def pack(parts: Iterable[bytes], *, gzip: bool) -> tuple[bytes, dict[str, str]]:
-    """The content of a response, compressed if that is worth it, and its headers.
+    """The content of a response, compressed if it is large enough, and its headers.
 
     >>> content, headers = pack([b"a" * 5000], gzip=True)
     >>> len(content) < 100, headers["Content-Encoding"]

@@ -44,7 +44,7 @@ FEEDBACK_RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Return all errors of an application in the same form."""
+    """Register handlers that return all errors of an application in the same format."""
     app.add_exception_handler(ItemfoldError, _handle_itemfold_error)
     app.add_exception_handler(RequestValidationError, _handle_validation_error)
     app.add_exception_handler(HTTPException, _handle_http_error)
@@ -96,7 +96,7 @@ async def _handle_validation_error(request: Request, error: Exception) -> JSONRe
 def route_path(scope: Any) -> str:
     """The path of the matched route without its version, "other" if there is none.
 
-    It labels metrics: paths that clients invent must not become labels.
+    It is a label of metrics, so paths invented by clients must not appear.
     """
     path: str = getattr(scope.get("route"), "path", "other")
     return path.removeprefix("/v1")

@@ -1,4 +1,4 @@
-"""Examples of the OpenAPI document, with ids that the served run knows."""
+"""Examples in the OpenAPI document, with ids of the served run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ITEM, USER = "ITEM_ID", "USER_ID"  # stand for ids in the examples of schemas an
 
 
 def with_known_ids(document: dict[str, Any], run: ServedRun) -> dict[str, Any]:
-    """The document with an item and a user of a run in its examples."""
+    """The document with an item and a user of a run in the examples."""
     known = run.recommender.run
     ids = {ITEM: str(known.item_ids.ids[0]), USER: str(known.user_ids.ids[0])}
     filled: dict[str, Any] = _fill(document, ids)

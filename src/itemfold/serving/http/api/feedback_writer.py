@@ -1,4 +1,4 @@
-"""The writer of feedback: a thread and a bounded queue of its own, apart from scoring."""
+"""The feedback writer: a thread with a bounded queue, separate from scoring."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class _Waiting(NamedTuple):
 
 
 class FeedbackWriter:
-    """Writes feedback in the order of its arrival, all that is waiting at a time.
+    """Writes feedback in order of arrival, all waiting events at a time.
 
-    A request is answered once its events are written, so an answer of 200 is never lost. Slow
+    A request is answered once its events are written, so status 200 means stored. Slow
     storage delays feedback only.
 
     Args:
@@ -68,9 +68,9 @@ class FeedbackWriter:
         self.start()
         with self._changed:
             if self._is_closing:
-                raise self._refused("queue", len(rows), "the service is stopping")
+                raise self._not_stored("queue", len(rows), "the service is stopping")
             if self._n_waiting + len(rows) > MAX_WAITING:
-                raise self._refused("queue", len(rows), "too much feedback is waiting")
+                raise self._not_stored("queue", len(rows), "too much feedback is waiting")
             waiting = _Waiting(rows, Future())
             self._queue.append(waiting)
             self._count(len(rows))
@@ -79,16 +79,16 @@ class FeedbackWriter:
             await asyncio.wait_for(asyncio.wrap_future(waiting.written), WAIT_SECONDS)
         except TimeoutError:
             text = f"the feedback was not stored within {WAIT_SECONDS:g} s"
-            raise self._refused("slow", len(rows), text) from None
+            raise self._not_stored("slow", len(rows), text) from None
         except StoreFullError:
             self.telemetry.feedback_refused.labels("full").inc(len(rows))
             text = "the storage of feedback is full: ask the operator of the service for room"
             raise HTTPException(507, text) from None
         except StoreError:
-            raise self._refused("error", len(rows), "feedback cannot be stored") from None
+            raise self._not_stored("error", len(rows), "feedback cannot be stored") from None
 
     def close(self) -> None:
-        """Write what is waiting, then stop the thread."""
+        """Write the waiting events, then stop the thread."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
@@ -116,7 +116,7 @@ class FeedbackWriter:
                 return
 
     def _write(self, batch: Sequence[_Waiting]) -> None:
-        """Write the events of all requests that still wait for it."""
+        """Write the events of all requests that are still waiting."""
         wanted = [one for one in batch if one.written.set_running_or_notify_cancel()]
         problem: Exception | None = None
         try:
@@ -146,7 +146,7 @@ class FeedbackWriter:
         self._n_waiting += events
         self.telemetry.feedback_waiting.set(self._n_waiting)
 
-    def _refused(self, reason: str, events: int, text: str) -> HTTPException:
+    def _not_stored(self, reason: str, events: int, text: str) -> HTTPException:
         self.telemetry.feedback_refused.labels(reason).inc(events)
         headers = {"Retry-After": str(RETRY_SECONDS)}
         return HTTPException(503, f"{text}: try again in {RETRY_SECONDS} s", headers)

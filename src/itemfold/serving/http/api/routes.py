@@ -63,7 +63,7 @@ UserId = Annotated[str, Query(max_length=MAX_ID, examples=["USER_ID"])]
 
 
 class Api:
-    """The endpoints, and what they share: the runs, the work queue, feedback and metrics."""
+    """The endpoints, with the runs, the work queue, feedback and metrics that they share."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class Api:
         left, parts = deque(pairs), []
 
         def work() -> None:
-            """Answer users until the time of a slice is over."""
+            """Score users until the time of a slice is over."""
             end = time.perf_counter() + SLICE_S
             while left:
                 run, arguments = left.popleft()
@@ -272,7 +272,7 @@ class Api:
     async def _answer(
         self, request: Request, adapter: TypeAdapter[Any], work: Callable[[], Any]
     ) -> Response:
-        """The result of work in a scoring thread, which also turns it into JSON."""
+        """Run work and serialise its result to JSON in a scoring thread."""
         gzip = accepts_gzip(request.headers)
         content, headers = await self.queue.run(
             request, lambda: pack([adapter.dump_json(work())], gzip=gzip)
@@ -282,7 +282,7 @@ class Api:
     def _choose_run(
         self, request: Request, name: str | None, assignment_key: Any = None
     ) -> ServedRun:
-        """The run of a request; its name goes into the log line, its fingerprint into a header."""
+        """Select the run of a request; log its name, and set its fingerprint as a header."""
         run = self.runs.choose(name, assignment_key)
         request.scope[LOG] = {"run": run.name, "run_fingerprint": run.fingerprint}
         return run

@@ -1,4 +1,4 @@
-"""Schemas of requests and answers, the source of the OpenAPI document."""
+"""Schemas of requests and responses, the source of the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _check_id(value: Any) -> Any:
 
 
 def _check_stored_id(value: Any) -> Any:
-    """Ids are read back without the spaces around them, and a blank one is none."""
+    """Raise for a blank id; stored ids are stripped of surrounding spaces."""
     value = _check_id(value)
     if isinstance(value, str) and not (value := value.strip()):
         raise ValueError("text that is not blank")
@@ -59,7 +59,7 @@ def _as_list(value: Any) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    """JSON has one kind of number: 64.0 is 64."""
+    """Convert a whole float to an integer, since JSON does not distinguish 64.0 and 64."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -152,7 +152,7 @@ class BatchRequest(ListRequest):
 
 
 class FeedbackRequest(BaseModel):
-    """What a user did with recommended items."""
+    """An event of a user with recommended items."""
 
     example: ClassVar[dict[str, Any]] = {"event": "liked", "items": ["ITEM_ID"], "user": "USER_ID"}
     model_config = ConfigDict(

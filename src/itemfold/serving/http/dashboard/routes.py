@@ -1,4 +1,4 @@
-"""The data of the dashboard: which run stays, and how the service is doing."""
+"""The data of the dashboard: feedback by run, and the state of the service."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Interval(BaseModel):
 
 
 class VersionReport(BaseModel):
-    """One version of a run, and what users did with its recommendations."""
+    """One version of a run, and the feedback on its recommendations."""
 
     run: str
     run_fingerprint: str
@@ -122,7 +122,7 @@ class Dashboard:
         return router
 
     async def stats(self, days: Days = Days.WEEK) -> Stats:
-        """Runs with their click-through in the last days, requests, latencies and refusals."""
+        """Click-through of the runs in the last days, requests, latencies and rejections."""
         found = await self._tally(days)
         metrics = RequestStats.parse(self.telemetry.exposition())
         reports = self._reports(found)
@@ -150,7 +150,7 @@ class Dashboard:
         )
 
     async def _tally(self, days: int) -> dict[Version, VersionFeedback]:
-        """The feedback of the last days; it is read in a thread, rarely if that takes long."""
+        """The feedback of the last days, read in a thread and cached longer if reading is slow."""
         store = self.feedback
         if store is None:
             return {}
@@ -199,7 +199,7 @@ class Dashboard:
 
 
 def compare(reports: list[VersionReport]) -> list[Comparison]:
-    """Each run against the first one; with several, their intervals hold together (Bonferroni)."""
+    """Each run against the first one; with several, simultaneous intervals (Bonferroni)."""
     shown = [report for report in reports if report.events["shown"]]
     if not shown or shown[0] is not reports[0]:
         return []

@@ -1,4 +1,4 @@
-"""Metrics on a port of their own, where no key is needed."""
+"""Metrics on a separate port that needs no key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ METRICS = ("/metrics", "/v1/metrics")
 
 
 class MetricsPort:
-    """Answer nothing but metrics on one port, and everything else on the others."""
+    """Serve only metrics on one port, and everything else on the others."""
 
     def __init__(self, app: ASGIApp, telemetry: Telemetry, port: int) -> None:
         self.app, self.telemetry, self.port = app, telemetry, port

@@ -30,7 +30,7 @@ SAFE_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"
 
 
 class RequestObserver:
-    """Count, time, log and trace every request, and give it an id.
+    """Count, time, log and trace every request, and assign it an id.
 
     HEAD is handled as GET without a body. An unexpected exception becomes status 500. Once
     `stopping` is set, responses ask clients to close their connections. A place in the queue that

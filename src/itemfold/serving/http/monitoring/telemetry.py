@@ -1,7 +1,7 @@
 """Prometheus metrics of the service, summed over its workers.
 
 Workers write their numbers to files in the folder PROMETHEUS_MULTIPROC_DIR, which is set before
-they start, so any of them can report for all.
+they start, so each of them can report the totals.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2
 
 
 class Telemetry:
-    """The metrics of one service, in a registry of its own: a process may run several."""
+    """The metrics of one service, in a separate registry, because a process may run several."""
 
     media_type = CONTENT_TYPE_LATEST
 

@@ -42,7 +42,7 @@ class Tracing:
         self._tracer = self._provider.get_tracer("itemfold.serving")
 
     def record(self, headers: Mapping[str, str], seconds: float, fields: Mapping[str, Any]) -> None:
-        """Record a request that has just been answered.
+        """Record an answered request.
 
         Args:
             headers: The headers of the request.
@@ -62,5 +62,5 @@ class Tracing:
         span.end(end)
 
     def close(self) -> None:
-        """Send what was recorded."""
+        """Flush the recorded spans."""
         self._provider.shutdown()

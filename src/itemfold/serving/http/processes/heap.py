@@ -1,4 +1,4 @@
-"""Short garbage collections: a full one over all that is imported stops requests for 0.2 s."""
+"""Shorter garbage collections: a full collection of all loaded objects takes 0.2 s."""
 
 import gc
 
@@ -6,9 +6,9 @@ THRESHOLDS = (10_000, 10, 20)  # of the collector; the usual (700, 10, 10) suit 
 
 
 def exempt_loaded() -> None:
-    """Exempt what is loaded from garbage collections, and let them be rarer.
+    """Exempt loaded objects from garbage collection, and make collections rarer.
 
-    A run that is replaced later is freed nevertheless: nothing in it refers back to it.
+    A replaced run is freed nevertheless, because it contains no reference cycles.
     """
     gc.collect()
     gc.freeze()

@@ -19,8 +19,8 @@ from itemfold.serving.http.settings import ServiceSettings
 class Reloader:
     """Replaces runs of this process.
 
-    If a folder cannot be loaded, the run in memory stays. A process that is alone watches the
-    folders itself; workers are told by their supervisor, one after another.
+    If a folder cannot be loaded, the run in memory stays. A single process watches the folders
+    itself; with several workers, the supervisor instructs one after another.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Reloader:
             await self.poll()
 
     async def poll(self) -> None:
-        """Replace the runs whose folders have changed since they were loaded, but no longer do."""
+        """Replace the runs whose folders have changed and are now stable."""
         at_once, self._reload_all = self._reload_all, False
         orders = self.versions.poll(at_once=at_once)
         if self._roll_back:
@@ -67,7 +67,7 @@ class Reloader:
                 self.versions.accept(name, folder)
 
     async def load(self, name: str, folder: Path) -> str:
-        """Replace a run by the one in a folder; return why that failed, or ""."""
+        """Replace a run by the one in a folder; return the reason of a failure, or ""."""
 
         def load() -> ServedRun:
             return ServedRun.of(name, self.settings.load(folder, self.device))

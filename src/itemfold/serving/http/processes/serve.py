@@ -1,4 +1,4 @@
-"""Start the service. The socket is opened first, so that a taken port is reported at once."""
+"""Start the service. The socket is opened first, so that a port in use is reported early."""
 
 from __future__ import annotations
 

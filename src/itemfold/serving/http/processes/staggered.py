@@ -14,7 +14,7 @@ from itemfold.serving.http.processes.worker_link import Worker
 class StaggeredReload:
     """Orders to load runs, given to one worker at a time.
 
-    A version is accepted when the first worker has loaded it. If that one cannot, no other tries.
+    A version is accepted when the first worker has loaded it. If it fails, no other worker tries.
 
     Args:
         versions: Where runs are loaded from.
@@ -28,11 +28,11 @@ class StaggeredReload:
         self._is_accepted = False  # the first order, by a worker that has loaded it
 
     def add(self, orders: Sequence[Order]) -> None:
-        """Load these runs after those that were ordered before."""
+        """Queue these runs for loading."""
         self._orders.extend(orders)
 
     def step(self, workers: Sequence[Worker]) -> None:
-        """Read the answer of the worker that was asked, and ask the next one."""
+        """Read the reply of the current worker, and order the next one to load."""
         if not self._orders:
             self._catch_up(workers)
             return
@@ -48,7 +48,7 @@ class StaggeredReload:
             self._finish()
 
     def _is_answered(self, asked: Worker, workers: Sequence[Worker]) -> bool:
-        """Whether the worker that was asked has answered, or has ended."""
+        """Whether the current worker has replied or exited."""
         name, folder = self._orders[0]
         has_ended = asked not in workers
         if asked.loaded is None and not has_ended:
@@ -66,7 +66,7 @@ class StaggeredReload:
         return True
 
     def _catch_up(self, workers: Sequence[Worker]) -> None:
-        """Order what a worker lacks that was still starting when a version was accepted."""
+        """Order the versions that were accepted while a worker was starting."""
         for worker in workers:
             for name, folder in self.versions.accepted.items():
                 if worker.is_ready and worker.folders[name] != folder:

@@ -1,4 +1,4 @@
-"""Worker processes and their supervisor, which deals out connections and replaces dead workers.
+"""Worker processes and their supervisor, which distributes connections and replaces workers.
 
 If all workers accepted from one socket, the first to wake up would take most connections. Workers
 load what the supervisor has accepted, so that one replaced after a failed reload has the old run.
@@ -61,7 +61,7 @@ def supervise(
 
 
 class _Supervisor:
-    """Starts workers, deals out connections, replaces workers and runs, and handles signals."""
+    """Starts workers, distributes connections, replaces workers and runs, and handles signals."""
 
     def __init__(
         self, task: WorkerTask, listeners: Sequence[socket.socket], n_workers: int
@@ -77,7 +77,7 @@ class _Supervisor:
         self.reload_all = self.roll_back = False
 
     def run(self, ready: Callable[[], None]) -> None:
-        """Start the workers, deal out connections until a signal arrives, then stop."""
+        """Start the workers, distribute connections until a signal arrives, then stop."""
         with self._signals():
             try:
                 self.workers = [self._start() for _ in range(self.n_workers)]
@@ -123,7 +123,7 @@ class _Supervisor:
         return True
 
     def _look_after(self) -> None:
-        """Read reports, kill workers that have stopped, and replace those that have ended."""
+        """Read reports, kill hanging workers, and replace those that have exited."""
         for worker in list(self.workers):
             was_ready = worker.is_ready
             worker.read_reports()
@@ -139,7 +139,7 @@ class _Supervisor:
             self.workers.append(self._start())
 
     def _remove(self, worker: Worker) -> None:
-        """Forget a worker that has ended; the next one starts after a delay."""
+        """Remove a worker that has exited; its replacement starts after a delay."""
         from prometheus_client.multiprocess import mark_process_dead
 
         worker.read_reports()
@@ -215,7 +215,7 @@ class _Supervisor:
     # --- the end ---------------------------------------------------------------------------------
 
     def _stop(self) -> None:
-        """Stop the workers: deal out the last connections, then wait for the processes."""
+        """Stop the workers: distribute the last connections, then wait for the processes."""
         for worker in self.workers:
             if worker.process.is_alive():
                 worker.process.terminate()

@@ -14,10 +14,11 @@ Order = tuple[str, Path]  # the name of a run, and the folder to load it from
 
 
 class Versions:
-    """The folder of each run: the accepted one, which can be loaded, and the one before it.
+    """The folders of each run: the accepted version, which can be loaded, and the previous one.
 
-    A folder is tried once two polls in a row find it the same, so that one being copied is left
-    alone. Links are resolved, so that a link to a broken run does not affect what was accepted.
+    A folder is loaded once two consecutive polls find it unchanged, so that a folder being copied
+    is not loaded. Links are resolved, so that a link to a broken run does not affect the accepted
+    version.
 
     Args:
         folders: The folder of each run as it was given; links are followed at every poll.
@@ -32,7 +33,7 @@ class Versions:
         self._seen = dict(self._tried)
 
     def poll(self, *, at_once: bool = False) -> list[Order]:
-        """The folders to load: those that have changed, but no longer do, or all `at_once`."""
+        """The folders to load: those that have changed and are now stable, or all `at_once`."""
         orders = []
         for name, folder in self.folders.items():
             now = folder_stamp(folder, self._files)
@@ -59,7 +60,7 @@ class Versions:
 
 
 def folder_stamp(folder: Path, files: Sequence[Path] = ()) -> tuple[object, ...]:
-    """What changes with a run folder and other files: link targets, times and sizes."""
+    """A value that changes with a run folder or other files: link targets, times and sizes."""
     parts: list[object] = [folder.resolve()]
     for path in (*(folder / name for name in REQUIRED), *files):
         try:

@@ -1,4 +1,4 @@
-"""One process of the service: load the runs, then answer."""
+"""A worker process of the service: load the runs, then serve requests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DRAIN_STEP_S = 1.0  # longest wait for new connections to end, and then for open
 
 @dataclass(frozen=True)
 class WorkerTask:
-    """The work of one process: load the runs, then answer at a socket. It can be pickled."""
+    """The task of one process: load the runs, then serve requests. It can be pickled."""
 
     folders: dict[str, Path]
     split: dict[str, float]
@@ -45,7 +45,7 @@ class WorkerTask:
         buckets: MutableSequence[float] | None,
         ready: Callable[[], None],
     ) -> None:
-        """Answer until a signal arrives.
+        """Serve requests until a signal arrives.
 
         Args:
             source: Sockets to listen on, or the link to a supervisor.
@@ -101,7 +101,7 @@ class DrainingServer(uvicorn.Server):
         self._arriving: set[asyncio.Task[Any]] = set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to answer."""
+        """Start serving requests."""
         await super().startup(sockets)
         loop = asyncio.get_running_loop()
         reloader = self.state.reloader

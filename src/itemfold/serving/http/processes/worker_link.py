@@ -22,7 +22,7 @@ LATE_S = 3.0  # without one, a worker gets no new connections while others can t
 
 @dataclass
 class WorkerLink:
-    """The worker's end: connections and orders arrive, reports and signs of life leave.
+    """The worker's end: it receives connections and orders, and sends reports and heartbeats.
 
     Attributes:
         channel: Passes accepted connections.
@@ -35,13 +35,13 @@ class WorkerLink:
     beat: Any  # a shared c_double
 
     def report(self, *content: object) -> None:
-        """Send a report, which is a sign of life as well."""
+        """Send a report, which also counts as a heartbeat."""
         self.beat.value = time.monotonic()
         with suppress(OSError):  # the supervisor has died
             self.control.send(content)
 
     async def serve(self, reloader: Reloader) -> None:
-        """Give signs of life and follow orders until cancelled."""
+        """Send heartbeats and follow orders until cancelled."""
         orders: asyncio.Queue[Order] = asyncio.Queue()
         loop = asyncio.get_running_loop()
         loop.add_reader(self.control.fileno(), self._receive, orders)
@@ -101,11 +101,11 @@ class Worker:
 
     @property
     def silence(self) -> float:
-        """Seconds since the last sign of life."""
+        """Seconds since the last heartbeat."""
         return time.monotonic() - float(self.beat.value)
 
     def order(self, name: str, folder: Path) -> None:
-        """Tell the worker to load a run."""
+        """Order the worker to load a run."""
         self.loaded = None
         with suppress(OSError):  # the worker has ended
             self.control.send((name, folder))
@@ -125,5 +125,5 @@ class Worker:
 
 
 def new_beat(context: Any) -> Any:
-    """The shared time of a worker's last sign of life."""
+    """Shared memory for the time of a worker's last heartbeat."""
     return context.Value(c_double, time.monotonic(), lock=False)

@@ -1,1 +1,1 @@
-"""HTTP/1.1 connections that bound what one client can make the service parse, hold and wait for."""
+"""HTTP/1.1 connections with limits on parsing, buffering and waiting for each client."""

@@ -1,7 +1,7 @@
-"""HTTP connections that bound what a client can make the service parse, hold and wait for.
+"""HTTP connections with limits on parsing, buffering and waiting for each client.
 
-An answer that is decided ends the request: what a client still sends is dropped unparsed, and what
-it does not read is given up after a while.
+Once the response is determined, the rest of the request is discarded unparsed. A response that the
+client does not read is dropped after a while.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from starlette.types import Receive
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from itemfold.serving.http.access.api_keys import NO_KEY
-from itemfold.serving.http.admission.refusals import MAX_BUSY_DELAY_S
+from itemfold.serving.http.admission.busy_responses import MAX_BUSY_DELAY_S
 from itemfold.serving.http.admission.work_queue import WorkQueue, until_disconnected
 from itemfold.serving.http.monitoring.telemetry import Telemetry
 from itemfold.serving.http.protocol.connection_pool import ConnectionPool
@@ -49,8 +49,8 @@ def is_whole_post(data: bytes) -> bool:
 class LimitedConnection(H11Protocol):
     """A uvicorn connection with limits.
 
-    While the queue is full, requests for recommendations get a 503 here, at a fraction of what
-    the application would take for it.
+    While the queue is full, requests for recommendations get a 503 here, in a fraction of the
+    time that the application would take.
     """
 
     transport: LingeringTransport
@@ -67,7 +67,7 @@ class LimitedConnection(H11Protocol):
         self._header_timer: asyncio.TimerHandle | None = None
         self._read_timer: asyncio.TimerHandle | None = None
         self._unsent = 0
-        self._is_refused, self._early, self._refused_at = False, b"", 0.0
+        self._waits_for_503, self._early, self._answered_503_at = False, b"", 0.0
         self._is_decided = False  # the answer, before the end of the body
         self._held: asyncio.Future[None] | None = None  # until a rejected request may be answered
 
@@ -92,7 +92,7 @@ class LimitedConnection(H11Protocol):
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Answer a client that has closed its side, unless others wait: it may have left."""
+        """Answer a client that has closed its side, unless other requests wait."""
         is_asked = self.conn.their_state in (h11.DONE, h11.MUST_CLOSE) and not self._is_idle()
         if not is_asked or self.queue.waiting or self.transport.is_closing():
             return False
@@ -101,7 +101,7 @@ class LimitedConnection(H11Protocol):
 
     def shutdown(self) -> None:
         """Close the connection once its request is answered."""
-        if self._is_refused:
+        if self._waits_for_503:
             self.send_busy()
         if self._held is not None:
             self._held.cancel()
@@ -111,11 +111,11 @@ class LimitedConnection(H11Protocol):
     # --- requests --------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Read a part of a request."""
+        """Process received data."""
         if self.transport.is_lingering:
             self.transport.drop()
             return
-        if self._is_refused:  # its next request, which begins after the 503
+        if self._waits_for_503:  # its next request, which begins after the 503
             self._early += data
             self.transport.hold(on=True)
             return
@@ -124,7 +124,7 @@ class LimitedConnection(H11Protocol):
             return
         is_single = self._is_idle() and self.conn.is_clean and is_whole_post(data)
         if is_single and not self.queue.enter():
-            self._refuse()
+            self._answer_503_later()
             return
         before = self.cycle
         self.conn.allow_slice()
@@ -145,7 +145,7 @@ class LimitedConnection(H11Protocol):
             self._after_events(before)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP, or exceeds a limit of the parser, in JSON; then close."""
+        """Respond in JSON to invalid HTTP or an exceeded parser limit, then close."""
         status = self.conn.error_status if self.conn.error_status in REASONS else 400
         sentence = self.conn.error_sentence or "the request is not valid HTTP/1.1"
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # nothing was answered yet
@@ -158,7 +158,7 @@ class LimitedConnection(H11Protocol):
         self.transport.close()
 
     def _after_events(self, before: Any) -> None:
-        """Keep the timers, the pool and the headers in step with what was received."""
+        """Update the timers, the pool and the headers after parsing."""
         if self.conn.has_more:
             self.transport.hold(on=True)
             self.loop.call_soon(self._next_slice)
@@ -175,7 +175,7 @@ class LimitedConnection(H11Protocol):
             self.scope[UNREAD] = not is_small  # type: ignore[literal-required]
 
     def _next_slice(self) -> None:
-        """Parse more of what was received, after other connections have had their turn."""
+        """Parse the next slice of the received data, after yielding to other connections."""
         if self.transport.is_closing() or self._is_decided or not self.conn.has_more:
             return
         before = self.cycle
@@ -188,7 +188,7 @@ class LimitedConnection(H11Protocol):
         self._after_events(before)
 
     async def _hold(self, receive: Receive) -> None:
-        """Wait for the turn of a rejection; until then, the connection may go to make room."""
+        """Delay a rejection; until it is sent, the connection may be closed to make room."""
         if self.scope.pop(PLACE, False):  # type: ignore[misc]
             self.queue.leave()
         self.pool.idle[self] = None
@@ -200,17 +200,17 @@ class LimitedConnection(H11Protocol):
             await asyncio.wait([self._held], timeout=delay)
             self._held.cancel()
 
-    def _refuse(self) -> None:
-        """Answer 503 later; the timer of idle connections goes on, which saves two more."""
+    def _answer_503_later(self) -> None:
+        """Answer 503 later; the idle timer keeps running, which saves resetting it."""
         self._stop_timer()
-        self._is_refused = True
-        self.pool.refusals.add(self)
+        self._waits_for_503 = True
+        self.pool.busy_responses.add(self)
 
     def send_busy(self) -> None:
-        """Send the 503 of a refused request, unless the end of the service has sent it."""
-        if not self._is_refused:
+        """Send the 503 of a rejected request, unless shutdown has sent it."""
+        if not self._waits_for_503:
             return
-        self._is_refused, self._refused_at = False, self.loop.time()
+        self._waits_for_503, self._answered_503_at = False, self.loop.time()
         self.telemetry.answers.labels("refused", 503, NO_KEY).inc()
         if self.transport.is_closing():
             return
@@ -224,9 +224,9 @@ class LimitedConnection(H11Protocol):
             self.data_received(early)
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close an idle connection, unless it was refused since the timer was set."""
-        left = self._refused_at + self.timeout_keep_alive - self.loop.time()
-        if self._is_refused or left > 0:
+        """Close an idle connection, unless its request was rejected since the timer was set."""
+        left = self._answered_503_at + self.timeout_keep_alive - self.loop.time()
+        if self._waits_for_503 or left > 0:
             self._wait_for_next(max(left, MAX_BUSY_DELAY_S))
         else:
             super().timeout_keep_alive_handler()
@@ -250,25 +250,25 @@ class LimitedConnection(H11Protocol):
     # --- answers ---------------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
-        """Wait for the client to read its answer."""
+        """Start the timer for a client that does not read its response."""
         super().pause_writing()
         self._watch_reading()
         self.pool.bound_unsent()
 
     def resume_writing(self) -> None:
-        """The client has read its answer."""
+        """Stop that timer: the client has read its response."""
         super().resume_writing()
         if not self.transport.is_closing():
             self._stop_read_timer()
 
     def _before_close(self) -> bool:
-        """Prepare the end of the connection; return whether the client is still sending."""
+        """Prepare closing; return whether the client is still sending."""
         self._stop_timer()
         self._watch_reading()
         return self.conn.their_state is h11.SEND_BODY or self.conn.has_more
 
     def _watch_reading(self) -> None:
-        """Give the connection up if its client does not read."""
+        """Abort the connection if the client does not read."""
         if self._read_timer is None and self.transport.get_write_buffer_size():
             self.pool.unsent[self] = None
             self._unsent = self.transport.get_write_buffer_size()

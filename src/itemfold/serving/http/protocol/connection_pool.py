@@ -1,11 +1,11 @@
-"""The connections of a worker: how many there are, and which goes first if there are too many."""
+"""The connections of a worker, and which of them to close if there are too many."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from itemfold.serving.http.admission.busy_responses import BusyResponses
 from itemfold.serving.http.admission.pace import MAX_REJECTION_DELAY_S, Pace
-from itemfold.serving.http.admission.refusals import Refusals
 from itemfold.serving.http.limits import Limits
 from itemfold.serving.http.protocol.transport import DROPS_PER_SECOND, LINGER_S
 
@@ -16,14 +16,14 @@ SPARE_FILES = 64  # open files that are not connections
 
 
 class ConnectionPool:
-    """What the connections of a worker share.
+    """The state that the connections of a worker share.
 
     Attributes:
         limits: The limits of the service.
         idle: Connections without a complete request, the oldest first: the first to go if there
             are too many connections, so that clients which never finish cannot lock others out.
         unsent: Connections whose clients do not read, the oldest first.
-        refusals: Requests that wait for their 503.
+        busy_responses: Requests that wait for their 503.
         pace: The pace of answers to clients without a valid key, or beyond their rate limit.
         drops: The pace of reads of what clients send after their answer.
     """
@@ -32,7 +32,7 @@ class ConnectionPool:
         self.limits, self.max_connections = limits, max_connections
         self.idle: dict[LimitedConnection, None] = {}
         self.unsent: dict[LimitedConnection, None] = {}
-        self.refusals = Refusals()
+        self.busy_responses = BusyResponses()
         self.pace = Pace(limits.max_rejected, MAX_REJECTION_DELAY_S)
         self.drops = Pace(DROPS_PER_SECOND, LINGER_S)
 
@@ -45,7 +45,7 @@ class ConnectionPool:
         return True
 
     def bound_unsent(self) -> None:
-        """Give up the oldest unread answers if all together take too much memory."""
+        """Drop the oldest unread responses if together they take too much memory."""
         sizes = {c: c.transport.get_write_buffer_size() for c in self.unsent}
         total = sum(sizes.values())
         while total > self.limits.max_unsent and len(self.unsent) > 1:

@@ -1,4 +1,4 @@
-"""An HTTP parser with limits on the pieces of a body, which takes them slice by slice."""
+"""An HTTP parser that limits the number of body chunks and parses them in slices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class BoundedParser(h11.Connection):
         self._pieces, self._slice, self._length = 0, PIECES_PER_SLICE, 0
 
     def allow_slice(self) -> None:
-        """Let the parser take the next slice."""
+        """Allow the parser to process the next slice."""
         self._slice = PIECES_PER_SLICE
 
     def next_event(self) -> Any:
@@ -64,7 +64,7 @@ class BoundedParser(h11.Connection):
         return self.their_state is h11.IDLE and not self.trailing_data[0]
 
     def has_small_body(self, most: int) -> bool:
-        """Whether the current request says that its body has at most this many bytes."""
+        """Whether the Content-Length of the current request is at most this many bytes."""
         return 0 <= self._length <= most
 
 

@@ -1,4 +1,4 @@
-"""A transport that lets a client read its answer before the connection is closed."""
+"""A transport that lets a client read its response before the connection is closed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ DROPS_PER_SECOND = 200  # such reads of all clients; each is up to 256 KB
 
 
 class LingeringTransport(asyncio.Transport):
-    """A transport whose `close` drops what the client still sends for a moment.
+    """A transport whose `close` briefly discards incoming data first.
 
-    A connection that is closed while data arrives is reset, and the client loses its answer.
+    Closing a connection while data arrives resets it, and the client loses its response.
 
     Args:
         transport: The transport of the connection.
@@ -48,14 +48,14 @@ class LingeringTransport(asyncio.Transport):
         asyncio.get_running_loop().call_later(LINGER_S, self._transport.abort)
 
     def drop(self) -> None:
-        """Read slowly: the client still sends although its answer is decided."""
+        """Discard incoming data at a limited rate, since the response is determined."""
         self._transport.pause_reading()
         loop = asyncio.get_running_loop()
         pause = max(DROP_PAUSE_S, self._drops.delay(loop.time()))
         loop.call_later(pause, self._transport.resume_reading)
 
     def hold(self, *, on: bool) -> None:
-        """Read nothing while this is on, whatever the application asks for."""
+        """Pause reading while this is on, even if the application resumes it."""
         self._is_held = on
         if on:
             self._transport.pause_reading()
@@ -71,7 +71,7 @@ class LingeringTransport(asyncio.Transport):
         self._transport.write(data)
 
     def abort(self) -> None:
-        """Close at once and lose what was not sent."""
+        """Close immediately and lose unsent data."""
         self._transport.abort()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
@@ -83,10 +83,10 @@ class LingeringTransport(asyncio.Transport):
         return self._transport.get_write_buffer_size()
 
     def pause_reading(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Resume reading."""
         if not (self._is_closed or self._is_held):
             self._transport.resume_reading()
