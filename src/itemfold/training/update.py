@@ -244,7 +244,7 @@ def _hybrid(
     recent = old.popularity_half_life
     model.count(whole.train, whole.recent(recent).train if fades(recent) else None)
     model.restore(split.train)
-    return UpdatedModel(model.eval(), epochs, how)
+    return UpdatedModel(model.eval(), 0 if gnn is None else epochs, how)
 
 
 WAYS: dict[Kind, Callable[..., UpdatedModel]] = {  # all others: `_descended`
