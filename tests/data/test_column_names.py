@@ -70,6 +70,8 @@ def test_columns_by_the_words_of_their_names(header: str, found: dict[str, str])
         ("InvoiceDate", ["2010-12-01 08:26:00"], True),
         ("eventdate", ["2016-05-09"], True),
         ("date_added", ["1700000000"], True),
+        ("SHOP_DATE", ["20060831", "20061201"], True),
+        ("SHOP_DATE", ["20060831", "20061301"], False),
         ("created_at", ["noon"], False),
         ("visit_time", ["12.5"], False),  # a duration
         ("release_date", ["2010-12-01"], False),  # of an item

@@ -230,6 +230,8 @@ def test_dates_that_are_written_as_one_number_are_reported(tmp_path: Path) -> No
     data = ir.read(path)
     assert data.times.tolist() == [20200705, 20200806]
     assert data.notes == ("Times such as 20200705 are not seconds; only their order is used.",)
+    path.write_text("1,2,20200705\n1,3,20200806\n2,3,20200807\n")  # no weights
+    assert ir.read(path).times.tolist() == [20200705, 20200806, 20200807]
 
 
 # --- JSON ----------------------------------------------------------------------------------------
