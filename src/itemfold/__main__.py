@@ -22,7 +22,7 @@ def main() -> None:
 
             app.main()
         finally:
-            if "torch" in sys.modules:
+            if "duckdb" not in sys.modules:  # it prints objects that were not collected
                 gc.freeze()  # at exit Python would search all of torch's objects for cycles
 
     guard(command)
