@@ -1,6 +1,7 @@
 """The command line, as ``itemfold`` and as ``python -m itemfold``."""
 
 import gc
+import sys
 
 from itemfold.cli.signals import guard
 from itemfold.threads import tune_threads
@@ -21,7 +22,8 @@ def main() -> None:
 
             app.main()
         finally:
-            gc.freeze()  # at exit Python would search all of torch's objects for cycles
+            if "duckdb" not in sys.modules:  # it prints objects that were not collected
+                gc.freeze()  # at exit Python would search all of torch's objects for cycles
 
     guard(command)
 

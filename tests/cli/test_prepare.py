@@ -1,6 +1,8 @@
 """`itemfold prepare`, and its folder as the data of the other commands."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +92,10 @@ def test_without_duckdb_a_sentence_says_how_to_get_it(
     monkeypatch.setattr("itemfold.environment.find_spec", lambda name: None)
     shown = call("prepare", "plays.csv", *COLUMNS, "--out", "other", code=2)
     assert shown.strip() == "itemfold: 'prepare' needs duckdb: pip install duckdb"
+
+
+def test_the_process_ends_without_a_word_about_itself(folder: Path) -> None:
+    """DuckDB reports its objects on stderr if they are kept from the garbage collection at exit."""
+    command = [sys.executable, "-m", "itemfold", "prepare", "plays.csv", "--out", "quiet", *COLUMNS]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    assert "leaked" not in done.stderr + done.stdout

@@ -128,6 +128,17 @@ def test_a_shorter_list_is_measured_by_a_command_that_works(monkeypatch, tmp_pat
     assert "ndcg@1 " in call(*shlex.split(command)).stdout
 
 
+@pytest.mark.parametrize(("more", "history"), [([], "'Game, 10'"), (["ann,Chess,1"], "Chess")])
+def test_the_example_of_a_history_works_with_commas_in_ids(more, history, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    lines = [f'u{u},"Game, {10 + (u * k) % 12}",{k}' for u in range(1, 40) for k in range(1, 9)]
+    (tmp_path / "plays.csv").write_text("\n".join(["user,item,hours", *lines, *more]))
+    text = call("train", "plays.csv", "--model", "ease", "--out", "r").stdout
+    (command,) = re.findall(r"recommend: itemfold (.*)\n", text)
+    assert command == f"recommend r --history {history} --explain"
+    assert "score" in call(*shlex.split(command)).stdout
+
+
 def test_a_user_who_has_everything_has_no_empty_list():
     full = ir.read(pl.DataFrame({"user": [1, 1, 1], "item": [1, 2, 3]}))
     run = ir.train(ir.keep_all(full), ir.models.EASE())

@@ -158,7 +158,7 @@ def test_a_given_test_part_is_reported(tmp_path: Path) -> None:
     data = ir.read(tmp_path)
     said = assumptions(data, ir.split_interactions(data))
     assert said[1] == "The test part is that of the data, 2 interactions."
-    assert "also training rows: 1." in said[2]
+    assert "also training rows, left out: 1." in said[2]
 
 
 def test_describe_says_the_same(tmp_path: Path) -> None:

@@ -45,6 +45,11 @@ def test_columns_by_known_names_or_their_last_part(header: str, found: dict[str,
         ("customer,product,qty", {"user": "customer", "item": "product"}),
         ("accountKey,hotel_code", {"user": "accountKey", "item": "hotel_code"}),
         ("listener,track_uri,track_name", {"user": "listener", "item": "track_uri"}),
+        (
+            "Member_number,Date,itemDescription",
+            {"user": "Member_number", "item": "itemDescription", "time": "Date"},
+        ),
+        ("customer,item_code,item_description", {"user": "customer", "item": "item_code"}),
         ("reader,book_title", {"user": "reader", "item": "book_title"}),  # a name, if nothing else
         ("order_id,add_to_cart_order,product_id", {"user": "order_id", "item": "product_id"}),
         ("order_id,customer_id,product_id", {"user": "customer_id", "item": "product_id"}),
@@ -65,6 +70,8 @@ def test_columns_by_the_words_of_their_names(header: str, found: dict[str, str])
         ("InvoiceDate", ["2010-12-01 08:26:00"], True),
         ("eventdate", ["2016-05-09"], True),
         ("date_added", ["1700000000"], True),
+        ("SHOP_DATE", ["20060831", "20061201"], True),
+        ("SHOP_DATE", ["20060831", "20061301"], False),
         ("created_at", ["noon"], False),
         ("visit_time", ["12.5"], False),  # a duration
         ("release_date", ["2010-12-01"], False),  # of an item

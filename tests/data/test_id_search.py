@@ -32,6 +32,8 @@ def by_dictionary(ids: list[Any], asked: list[Any]) -> list[int]:
         row = rows.get(text.strip(), -1)
         if row < 0 and isinstance(value, float) and value.is_integer():
             row = rows.get(str(int(value)), -1)
+        elif row < 0 and all(type(known) is int for known in ids):
+            row = rows.get(text.strip().removesuffix(".0"), -1)
         found.append(row)
     return found
 
@@ -41,7 +43,14 @@ def by_dictionary(ids: list[Any], asked: list[Any]) -> list[int]:
 def test_any_id_is_found_as_by_a_dictionary(ids: Any, others: list[Any], random: Any) -> None:
     listed = ids.tolist()
     known = [value if random.random() < 0.5 else str(value) for value in listed]
-    asked = [*known, *others, *(f" {value}\t" for value in listed), "ann\0", b"\xff"]
+    asked = [
+        *known,
+        *others,
+        *(f"{value}.0" for value in listed),
+        *(f" {value}\t" for value in listed),
+        "ann\0",
+        b"\xff",
+    ]
     random.shuffle(asked)
     expected = by_dictionary(listed, asked)
     assert IdMap(ids).index(asked).tolist() == expected

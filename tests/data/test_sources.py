@@ -414,7 +414,7 @@ def test_an_unreadable_column_fails_only_where_it_is_needed(
     assert external(data) == {(1, 2), (1, 3)}
     assert (data.ratings, data.times) == (None, None)
     error = error_of(path, **{role: role})
-    assert data.notes == (f"The {role} column was left out: {error.partition('; leave')[0]}.",)
+    assert data.notes == (f"The {role} column was left out: {error}.",)
     if role == "rating":
         assert error_of(path, min_rating=1) == error
         with pytest.raises(ItemfoldError, match=r"line \d"):

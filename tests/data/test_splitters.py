@@ -134,6 +134,23 @@ def test_histories_of_one_item_cannot_be_split_and_the_reason_is_reported(split:
         split(data, seed=0)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_few_short_histories_have_something_to_validate_on(seed: int) -> None:
+    data = read(pd.DataFrame({"user": [1, 1, 2, 2, 3], "item": [1, 2, 1, 3, 1]}))
+    for split in (keep_all(data, valid=0.1, seed=seed), split_interactions(data, seed=seed)):
+        held = split.test if split.valid is None else split.valid
+        assert held.target.nnz > 0
+        assert set(held.ids.tolist()) <= {1, 2}
+    assert keep_all(data, valid=0.0, seed=seed).valid is None
+
+
+@pytest.mark.parametrize("times", [None, np.arange(9.0)])
+def test_nothing_to_validate_on_is_explained(times: Any) -> None:
+    data = replace(read(pd.DataFrame({"user": range(9), "item": [0, 1, 2] * 3})), times=times)
+    with pytest.raises(ItemfoldError, match=r"validation item: .* the longest history has 1"):
+        keep_all(data, valid=0.1)
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.integers(6, 25), st.integers(5, 40), st.integers(5, 100), st.integers(0, 9))
 def test_every_held_out_user_keeps_a_fold_in_item_after_unseen_items_left(

@@ -230,6 +230,8 @@ def test_dates_that_are_written_as_one_number_are_reported(tmp_path: Path) -> No
     data = ir.read(path)
     assert data.times.tolist() == [20200705, 20200806]
     assert data.notes == ("Times such as 20200705 are not seconds; only their order is used.",)
+    path.write_text("1,2,20200705\n1,3,20200806\n2,3,20200807\n")  # no weights
+    assert ir.read(path).times.tolist() == [20200705, 20200806, 20200807]
 
 
 # --- JSON ----------------------------------------------------------------------------------------
@@ -359,7 +361,11 @@ def test_files_of_a_folder_or_a_pattern_are_one_table(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "names",
-    [("train.csv", "valid.csv", "test.csv"), ("ml.train.inter", "ml.dev.inter", "ml.test.inter")],
+    [
+        ("train.csv", "valid.csv", "test.csv"),
+        ("ml.train.inter", "ml.dev.inter", "ml.test.inter"),
+        ("ml-1m.train.rating", "ml-1m.valid.rating", "ml-1m.test.rating"),
+    ],
 )
 def test_tables_of_a_split_are_its_parts(names: tuple[str, str, str], tmp_path: Path) -> None:
     contents = ("ann,x\nann,y\nbob,x\n", "ann,z\n", "ann,w\nbob,y\n")
@@ -400,7 +406,9 @@ def test_a_validation_file_is_used_and_reported(tmp_path: Path) -> None:
     assert pairs(data.where(data.held_out)) == {(0, 3), (1, 4)}
     text = " ".join(data.notes)
     assert "Rows of valid.txt that join the training data: 1;" in text
-    assert "Rows of the test file that repeat others or are also training rows: 1." in text
+    assert (
+        "Rows of the test file that repeat others or are also training rows, left out: 1." in text
+    )
 
 
 # --- addresses -----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import itemfold as ir
+from itemfold.data.describe import describe
 from itemfold.data.splitting.user_parts import UserPart
 from itemfold.errors import ItemfoldError
 from itemfold.experiments.build import make_data, make_split, run_config
@@ -258,6 +259,16 @@ def test_original_item_ids_replace_the_numbers_of_mult_vae(tmp_path) -> None:
 def test_mixed_up_folders_are_rejected(tmp_path, change, message) -> None:
     parts = {part: likes for part, likes in (SMALL | change).items() if likes is not None}
     assert message in error_of(write(tmp_path, parts))
+
+
+def test_shown_and_hidden_files_that_look_swapped_are_reported(tmp_path) -> None:
+    test = {"test_shown": {30: [0], 31: [4]}, "test_hidden": {30: [1, 4], 31: [0, 1, 2]}}
+    data = ir.read(write(tmp_path / "swapped", {**SMALL, **test}))
+    note = "Of the items of test users, 2 are shown and 5 hidden: have the two files been swapped?"
+    assert note in make_split({}, data).notes
+    assert note in describe(data).warnings
+    data = ir.read(write(tmp_path / "right", SMALL))
+    assert "swapped" not in " ".join((*make_split({}, data).notes, *describe(data).warnings))
 
 
 def test_unclear_folders_are_rejected(tmp_path) -> None:

@@ -212,6 +212,19 @@ def test_no_epochs_means_no_training(trained) -> None:
     assert len(lists(run, [run.user_ids.ids[-1]])[0]) == 10
 
 
+def test_a_hybrid_without_a_network_has_no_epochs(trained) -> None:
+    alone = ir.train(ir.split_interactions(EARLY), ir.models.Hybrid(gnn=None), device="cpu")
+    assert ir.update(alone, LATE).metrics["update"]["epochs"] == 0
+    assert ir.update(trained["hybrid"], LATE).metrics["update"]["epochs"] > 0
+
+
+def test_new_data_that_the_run_knows_nothing_of_is_reported(trained, updated) -> None:
+    other = pl.DataFrame({"user": ["u1", "u2"], "item": ["m1", "m1"]})
+    run = ir.update(trained["ease"], other)
+    assert "The run knows no user and no item of the new data" in run.notes[0] + run.notes[1]
+    assert not any("knows no user" in note for note in updated["ease"].notes)
+
+
 def test_the_inductive_protocol_has_no_user_vectors_after_an_update_either() -> None:
     split = ir.split_users(EARLY, test=0.2)
     run = ir.train(split, ir.models.LightGCN(dim=8), epochs=5, device="cpu")

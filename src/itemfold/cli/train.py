@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from itemfold.training.run import Run
 
 REPEATED, OUTPUT = "Several runs", "Output"
+LOOKED_AT = 1000  # items, of which an example of a history names two
 
 
 @dataclass(frozen=True)
@@ -194,8 +195,9 @@ def _next_commands(trained: Run, folder: str) -> list[str]:
         lines.append(f"all metrics, plots and settings: {program()} report {folder}")
         if k := shorter_lists(trained):
             lines.append(f"metrics of shorter lists: {program()} evaluate {folder} --k {k}")
-    liked = [str(item) for item in trained.item_ids.ids[:2].tolist()]
-    history = "ITEM,ITEM" if any("," in item for item in liked) else quote(",".join(liked))
+    ids = [str(item) for item in trained.item_ids.ids[:LOOKED_AT].tolist()]
+    liked = [item for item in ids if "," not in item][:2] or ids[:1]
+    history = quote(",".join(liked))
     lines.append(f"recommend: {program()} recommend {folder} --history {history} --explain")
     if trained.metrics["test"]:
         lines.append(f"before deploying, train on all data: {program()} train --final {folder}")

@@ -106,11 +106,14 @@ def pick_share(
 
     From a row of d entries it chooses round(share · d), at least ``least``, and leaves at least
     ``leave``; ``least`` wins if both are impossible. With ``dither`` it rounds up or down at
-    random, without bias.
+    random, without bias, but never all rows to nothing, as could happen with a few short ones.
     """
     size = np.diff(matrix.indptr)
-    lift = rng.random(len(size)) if dither else 0.5
-    wanted = np.floor(share * size + lift).astype(np.int64)
+    lifted = share * size + (rng.random(len(size)) if dither else 0.5)
+    wanted = np.floor(lifted).astype(np.int64)
+    spare = size > leave
+    if dither and share > 0 and spare.any() and not wanted[spare].any():
+        wanted[np.argmax(np.where(spare, lifted, 0))] = 1
     wanted = np.minimum(np.maximum(np.minimum(wanted, size - leave), least), size)
     rows = row_of_entry(matrix)
     # float32 noise below 1 added to an integer row is exact in float64: rows stay together.

@@ -11,7 +11,11 @@ from itemfold.data.array_types import Floats, Ints
 from itemfold.data.assumptions import id_notes, no_times, reading_assumptions
 from itemfold.data.datasets import is_named
 from itemfold.data.interactions import Interactions
-from itemfold.data.splitting.exchangeability import DrawComparison, compare_test_part
+from itemfold.data.splitting.exchangeability import (
+    DrawComparison,
+    compare_test_part,
+    mix_up_notes,
+)
 from itemfold.data.splitting.user_parts import GROUPS, group_of, is_hidden
 
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
@@ -195,6 +199,7 @@ def _warnings(
         trained = np.bincount(data.items[data.user_parts == 0], minlength=data.n_items)
         only = int(((trained == 0) & (item_counts > 0)).sum())
         warn(only, "item has no training user", "items have no training user")
+    found += [note.rstrip(".") for note in mix_up_notes(data)]
     if draw is not None and draw.note:
         found.append(draw.note.rstrip("."))
     if data.ratings is not None and data.ratings.min() == data.ratings.max():

@@ -61,7 +61,10 @@ class IdMap:
         return IdSearch(self.ids)
 
     def index(self, external: Iterable[Any]) -> npt.NDArray[np.int64]:
-        """Rows of external ids, int64, -1 where unknown; ids are compared as text: "1" finds 1."""
+        """Rows of external ids, int64, -1 where unknown; ids are compared as text: "1" finds 1.
+
+        So do 1.0 and, if all ids are integers, "1.0", which `read` takes for one.
+        """
         if isinstance(external, np.ndarray):
             if external.dtype.kind == self.ids.dtype.kind == "i":
                 return self._search.find(external)
@@ -78,6 +81,8 @@ class IdMap:
             value = values[at]
             if isinstance(value, float) and value.is_integer():  # they were read as integers
                 rows[at] = self._rows([str(int(value))])[0]
+            elif self.ids.dtype.kind == "i" and (text := _text(value)).endswith(".0"):
+                rows[at] = self._rows([text.removesuffix(".0")])[0]
         return rows
 
     def _rows(self, texts: list[str]) -> npt.NDArray[np.int64]:

@@ -130,7 +130,9 @@ def _leaked_notes(table: RawTable, pairs: Pairs) -> tuple[str, ...]:
     lost = int(table.held_out.sum()) - int(pairs.held_out.sum())
     if not lost:
         return ()
-    return (f"Rows of the test file that repeat others or are also training rows: {lost:,}.",)
+    return (
+        f"Rows of the test file that repeat others or are also training rows, left out: {lost:,}.",
+    )
 
 
 def dotted_note(role: str) -> str:

@@ -249,7 +249,7 @@ def _update_hybrid(
     recent = old.popularity_half_life
     model.count(whole.train, whole.recent(recent).train if fades(recent) else None)
     model.restore(split.train)
-    return UpdatedModel(model.eval(), epochs, how)
+    return UpdatedModel(model.eval(), 0 if gnn is None else epochs, how)
 
 
 UPDATERS: dict[Kind, Callable[..., UpdatedModel]] = {  # all others: `_update_vectors`

@@ -64,7 +64,7 @@ def updated_run(
         "updates": run.config.get(SECTION, {}).get("updates", 0) + 1,
     }
     config = _config(run, updated.model, summary)
-    notes = (*_notes(run, joined), *(() if data is None else data.notes))
+    notes = (*_notes(run, joined, data), *(() if data is None else data.notes))
     seconds = {"train": round(updated.seconds, 3), "evaluate": 0.0}
     metrics = {key: value for key, value in run.metrics.items() if key not in OF_TRAINING}
     metrics |= {"dataset": dataset, "notes": list(notes), "refit": False, "seconds": seconds}
@@ -97,8 +97,15 @@ def _config(run: Run, model: Model, summary: dict[str, Any]) -> Config:
     return config
 
 
-def _notes(run: Run, joined: Joined) -> list[str]:
+def _notes(run: Run, joined: Joined, data: Interactions | None) -> list[str]:
     notes = []
+    new = (joined.new_users, joined.new_items)
+    if data is not None and new == (data.n_users, data.n_items):
+        examples = f"user {run.user_ids.ids[0]} and item {run.item_ids.ids[0]}"
+        notes.append(
+            "The run knows no user and no item of the new data: are ids written as in its own, "
+            f"such as {examples}?"
+        )
     if not joined.new_interactions:
         notes.append("The update has no new interactions: the model is unchanged.")
     if run.metrics.get("users", {}).get("judged"):

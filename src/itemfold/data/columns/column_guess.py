@@ -264,11 +264,23 @@ def numbers_of(values: Sequence[Any]) -> list[float] | None:
 
 
 def are_times(values: Sequence[Any]) -> bool:
-    """Whether values are dates, or seconds (or smaller units) since 1970 after 1990."""
+    """Whether values are dates, or seconds (or smaller units) since 1970 after 1990.
+
+    >>> are_times(["20240131", "20240201"]), are_times(["20240131", "20240140"])
+    (True, False)
+    """
     if _are_dates(values):
         return True
     numbers = numbers_of(values)
-    return numbers is not None and min(numbers) >= EPOCH
+    return numbers is not None and (min(numbers) >= EPOCH or all(map(_is_day_number, numbers)))
+
+
+def _is_day_number(number: float) -> bool:
+    """Whether a number is a date such as 20240131."""
+    year, rest = divmod(number, 10_000)
+    month, day = divmod(rest, 100)
+    is_day = 1900 <= year <= 2100 and 1 <= month <= 12 and 1 <= day <= 31
+    return is_day and number.is_integer()
 
 
 def _are_dates(values: Sequence[Any]) -> bool:

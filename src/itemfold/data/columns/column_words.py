@@ -67,7 +67,7 @@ ID_ENDINGS = (
     "numero",
     "codigo",
 )
-NAME_ENDINGS = ("name", "title", "label")
+NAME_ENDINGS = ("name", "title", "label", "description")
 FINAL_WORDS = {
     "rating": _words(
         "rating ratings score stars star grade vote liked reaction bewertung puntuacion "

@@ -317,7 +317,7 @@ def _how_to_keep(column: Any, role: str) -> str:
     """How to read a column that few rows spoil, or an empty string."""
     some = _array(column)[:SOME].tolist()
     bad = sum(bool(column_problem(value, role)) for value in some)
-    return f"; {HOW_TO_SKIP}" if bad < 0.5 * len(some) else ""
+    return f"; {HOW_TO_SKIP}" if bad <= 0.5 * len(some) else ""
 
 
 # Three digits after one comma could also be thousands.

@@ -28,7 +28,9 @@ from itemfold.errors import ItemfoldError
 
 WILD = re.compile(r"[*?\[]")  # in patterns of file names
 NO_BAD_ROWS = "'skip_bad_rows' needs a table with columns, and {} has none"
-TABLES = (".csv", ".tsv", ".inter", ".dat", ".data", ".txt", ".json", ".jsonl", ".ndjson")
+TABLES = (
+    ".csv", ".tsv", ".inter", ".rating", ".dat", ".data", ".txt", ".json", ".jsonl", ".ndjson"
+)  # fmt: skip
 MOVIELENS = {"ratings.csv": "movies.csv", "ratings.dat": "movies.dat", "u.data": "u.item"}  # titles
 ABOUT = ("readme", "license", "licence", "citation")  # files about data
 IN_FOLDERS = (

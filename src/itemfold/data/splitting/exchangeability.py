@@ -26,6 +26,7 @@ MIN_EXPECTED = 4.0  # test interactions of an item that counts
 MIN_VARIANCE = 1.0
 MIN_ITEMS = 20  # with fewer items nothing is said
 LEAST = 1.5  # below this, the choice on random validation is hardly affected
+HIDDEN = 2.0  # hidden items for each shown one from which a note asks if they are swapped
 OLDER = 0.9  # share of a test part before the median of training; in a random draw a half
 DEVIATIONS = (
     6.0  # above the mean of a random draw; the largest of 20,000 simulated random splits: 5.0
@@ -121,7 +122,27 @@ def compare_test_part(data: Interactions) -> DrawComparison | None:
     return compare_draw(data.users, data.items, data.held_out)
 
 
-def older_test_note(data: Interactions) -> str:
+def mix_up_notes(data: Interactions) -> list[str]:
+    """Notes on files of a given split that look swapped."""
+    return [note for note in (_older_test_note(data), _swapped_note(data)) if note]
+
+
+def _swapped_note(data: Interactions) -> str:
+    """One sentence if far more items of test users are hidden than shown, or an empty string."""
+    if data.user_parts is None:
+        return ""
+    shown, hidden = (
+        int((data.user_parts == part).sum()) for part in (UserPart.TEST_SHOWN, UserPart.TEST_HIDDEN)
+    )
+    if hidden < HIDDEN * shown:
+        return ""
+    return (
+        f"Of the items of test users, {shown:,} are shown and {hidden:,} hidden: have the two "
+        "files been swapped?"
+    )
+
+
+def _older_test_note(data: Interactions) -> str:
     """One sentence if a given test part is older than the training part, or an empty string."""
     if data.times is None or data.held_out is None:
         return ""
@@ -140,8 +161,7 @@ def given_part_notes(data: Interactions, settings: Mapping[str, Any]) -> list[st
     """Notes on a given test part that is not a random draw, or on unused given users."""
     if settings.get("test") == "given":
         found = compare_test_part(data)
-        notes = [older_test_note(data), "" if found is None else found.note]
-        return [note for note in notes if note]
+        return [*mix_up_notes(data), *([found.note] if found is not None and found.note else [])]
     if data.user_parts is not None and settings["strategy"] != "all":
         return [f"The split by users that {data.name!r} comes with is not used."]
     return []

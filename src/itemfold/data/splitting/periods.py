@@ -13,7 +13,12 @@ from itemfold.data.columns.time_units import moment_text
 from itemfold.data.csr import as_sorted, pick_share, row_of_entry, take_columns, take_entries
 from itemfold.data.interactions import Interactions
 from itemfold.data.splitting.split import HeldOut, Joining, Split
-from itemfold.data.splitting.split_parts import ROUNDINGS, finished_split, no_users
+from itemfold.data.splitting.split_parts import (
+    ROUNDINGS,
+    finished_split,
+    no_user_left,
+    no_users,
+)
 from itemfold.errors import ItemfoldError
 from itemfold.validation import one_of
 
@@ -143,7 +148,7 @@ def split_of_periods(
     if not periods.test.any():  # nothing was to be held out for test
         test = no_users(data, columns)
         if valid is None:
-            raise ItemfoldError(f"the split of {data.name!r} leaves no user with a validation item")
+            raise no_user_left(data, "validation")
     parts = as_sorted(train[rows]), valid, test
     user_ids = data.user_ids if len(rows) == data.n_users else data.user_ids.take(rows)
     return finished_split(

@@ -85,6 +85,15 @@ def transductive_split(
     return finished_split(data, "transductive", parts, data.user_ids, columns, settings, notes)
 
 
+def no_user_left(data: Interactions, part: str) -> ItemfoldError:
+    """The error for a part without users."""
+    longest = int(np.bincount(data.users).max())
+    return ItemfoldError(
+        f"the split of {data.name!r} leaves no user with a {part} item: a user needs an item to "
+        f"learn from and one to hold out, and the longest history has {longest:,}"
+    )
+
+
 def finished_split(
     data: Interactions,
     protocol: Protocol,
@@ -106,11 +115,7 @@ def finished_split(
                 f"every test interaction of {data.name!r} is a training interaction, too; remove "
                 "them from one of the two parts"
             )
-        longest = int(np.bincount(data.users).max())
-        raise ItemfoldError(
-            f"the split of {data.name!r} leaves no user with a test item: a user needs an item to "
-            f"learn from and one to hold out, and the longest history has {longest:,}"
-        )
+        raise no_user_left(data, "test")
     facts = {"name": data.name, "fingerprint": data.fingerprint, "users": data.n_users}
     facts |= {"items": data.n_items, "interactions": len(data)}
     if data.weights is not None:  # divide all weights by their mean over the training part

@@ -31,6 +31,7 @@ from itemfold.data.splitting.split_parts import (
     finished_split,
     held_out_part,
     item_columns,
+    no_user_left,
     no_users,
     seeded,
     sorted_matrix,
@@ -336,7 +337,7 @@ def keep_all(
         ids = data.user_ids.external(users)
         held = held_out_part(train, target, users, ids, "validation", notes)
         if held is None:
-            raise ItemfoldError(f"the split of {data.name!r} leaves no user with a validation item")
+            raise no_user_left(data, "validation")
     parts = (train, held, no_users(data, columns))
     return finished_split(data, protocol, parts, data.user_ids, columns, settings, notes)
 
