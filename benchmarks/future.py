@@ -104,16 +104,15 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     print(hardware(given.threads), flush=True)
     found = [measure(file, given) for file in given.files]
-    systems = "" if given.systems == ",".join(SYSTEMS) else f" --systems {given.systems}"
     if given.out is None:
-        print(page(found, systems))
+        print(page(found))
     else:
         given.out.mkdir(parents=True, exist_ok=True)
         store = given.out / "future.json"
         kept = json.loads(store.read_text("utf-8")) if store.exists() else []
         every = {one["data"]: one for one in [*kept, *found]}
         write_text(store, json.dumps(list(every.values()), indent=1) + "\n")
-        text = page(list(every.values()), systems)
+        text = page(list(every.values()))
         write_text(given.out / "future.md", text)
         print(text)
     shares = [one["over_best_part"] for one in found if "over_best_part" in one]
@@ -139,7 +138,13 @@ def measure(file: str, options: Any) -> dict[str, Any]:
             seconds.setdefault(system, []).append(spent)
             shown = ", ".join(f"{row} {each.mean():.4f}" for row, each in values.items())
             print(f"{name}, window {number}: {shown} ({spent:.0f} s)", flush=True)
-    about = {"data": name, "fingerprint": data.fingerprint, "machine": hardware(options.threads)}
+    systems = "" if options.systems == ",".join(SYSTEMS) else f" --systems {options.systems}"
+    about = {
+        "data": name,
+        "fingerprint": data.fingerprint,
+        "machine": hardware(options.threads),
+        "command": f"python benchmarks/future.py {file}{systems} --data-root DATA --out results",
+    }
     return {**about, **summary(rows, new, seconds)}
 
 
@@ -294,7 +299,7 @@ def mean(values: Floats) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
-def page(found: list[dict[str, Any]], systems: str) -> str:
+def page(found: list[dict[str, Any]]) -> str:
     """The page of all files."""
     lines = [
         "# The future\n\n[All results](../RESULTS.md)\n",
@@ -304,8 +309,7 @@ def page(found: list[dict[str, Any]], systems: str) -> str:
         "*New* users have their first interaction in the window and are folded in with the earlier "
         "half of theirs. Means over all users of all windows; *p* is that of the paired t-test "
         f"against *{CHOSEN}* over the same users. Seed 0.\n",
-        f"Made by `python benchmarks/future.py{systems} --data-root DATA --out results`; finished "
-        "parts are kept with `--values FOLDER`, and the files to measure may be named.\n",
+        "Finished parts are kept with `--values FOLDER`.\n",
     ]
     for one in found:
         lines.append(f"## {one['data']}\n")
@@ -316,7 +320,7 @@ def page(found: list[dict[str, Any]], systems: str) -> str:
         )
         remark = f"; {one['note']}" if "note" in one else ""
         mark = f"fingerprint `{one['fingerprint'][:12]}`"
-        lines.append(f"{about}; {mark}; {one['machine']}{remark}.\n")
+        lines.append(f"{about}; {mark}; {one['machine']}{remark}. Command: `{one['command']}`\n")
         numbers = [f"window {number + 1}" for number in range(one["windows"])]
         several = numbers if len(numbers) > 1 else []
         lines.append(f"| {' | '.join(['', 'all', 'known', 'new', 'p', *several])} |")
