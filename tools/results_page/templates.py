@@ -283,7 +283,10 @@ def _future_p(found: Found, name: str) -> str:
 
 
 def _pages(found: Found) -> str:
-    return "\n".join(f"- [{title}]({path})" for path, title in found.pages.items())
+    links = [f"[{title}]({path})" for path, title in found.pages.items()]
+    half = -(-len(links) // 2)
+    rows = zip(links[:half], [*links[half:], ""], strict=False)
+    return "\n".join(["| | |", "| :-- | :-- |", *(f"| {a} | {b} |" for a, b in rows)])
 
 
 def _details(found: Found, suite: str) -> str:
