@@ -98,7 +98,7 @@ def test_figures_of_the_template_are_looked_up(folder: Path) -> None:
             f"| loss | mean rank | {DATA} |\n| :-- | --: | --: |\n"
             "| tempered | 1.0 | 5.80 ± 0.28 ▲ |\n| uniform | 2.0 | 5.20 ± 0.28 |",
         ),
-        ("pages", "- [Negatives by personalised PageRank](results/negatives.md)"),
+        ("pages", "[Negatives by personalised PageRank](results/negatives.md)"),
     ],
 )
 def test_a_placeholder_is_replaced_by_its_figure(folder: Path, placeholder: str, text: str) -> None:
