@@ -157,7 +157,7 @@ def test_a_table_of_the_future_has_all_and_new_users(folder: Path) -> None:
 def test_figures_are_means_over_seeds(folder: Path) -> None:
     made = generate(folder)
     name = "Negatives by personalised PageRank"
-    assert f"- [{name}](results/negatives.md)" in made["RESULTS.md"]
+    assert f"[{name}](results/negatives.md)" in made["RESULTS.md"]
     text = made[FOUND]
     assert text.startswith(f"# {name}\n")
     assert f"![{name}](plots/negatives.svg)" in text
@@ -224,7 +224,7 @@ def test_any_template_becomes_a_page(folder: Path) -> None:
     (folder / "more.template.md").write_text(f"# More\n\nUniform: {{{PLACE} uniform ndcg@20}}.")
     made = generate(folder)
     assert made["more.md"].startswith("# More\n\nUniform: 5.20.\n")
-    assert "- [More](results/more.md)" in made["RESULTS.md"]
+    assert "[More](results/more.md)" in made["RESULTS.md"]
 
 
 def test_published_figures_are_compared_with_ours(folder: Path) -> None:
