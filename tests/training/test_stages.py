@@ -226,7 +226,7 @@ GNN = {"dim": 8, "start": "random"}  # so that the best epoch is not the first
 @pytest.fixture(autouse=True)
 def popularity_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on large data, where the linear part takes long."""
-    monkeypatch.setattr(hybrid, "POPULARITY_SAVE_SECONDS", -1.0)
+    monkeypatch.setattr(hybrid, "STAGE_SECONDS", 0.0)
 
 
 @functools.cache

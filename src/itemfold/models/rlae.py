@@ -39,7 +39,7 @@ from itemfold.validation import (
 # Settings are compared on the most popular items. An inverse of 2,048 takes an eighth of that of
 # 4,096. With all users both chose alike on electronic, food and Yelp2018; on ML-1M the former chose
 # settings that are .3 % worse on validation.
-TRIED_ITEMS = {"cpu": 2048, "cuda": 16384}
+TRIED_ITEMS = {"cpu": 2048, "cuda": 8192}
 STORED = 2**23  # weights that a part of a hybrid stores at most, but at least KEPT for each item
 KEPT = 200
 ALL = 2**27  # weights up to which all are stored, 1 GiB: 11,585 items

@@ -9,6 +9,7 @@ selected on validation. The metrics of the run record what was tried and selecte
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -29,9 +30,7 @@ from itemfold.training.strategies.candidates import Candidate
 from itemfold.training.strategies.chosen_sum import ChosenSum, choose_sum
 from itemfold.training.strategies.estimates import (
     dense_seconds,
-    epoch_seconds,
     item_pairs,
-    linear_seconds,
     most_neighbours,
     selection_seconds,
     start_seconds,
@@ -52,8 +51,9 @@ from itemfold.training.strategies.workbench import FROM_DATA, PARTS, Workbench
 NOT_REFITTED = "The budget left no time to fit the parts again with the validation data."
 FITS = 2  # of every part: to training data, then with validation data
 FEW_EPOCHS = 2  # with time for fewer, a network stays as it starts
-POPULARITY_SAVE_SECONDS = 20.0  # popularity is saved only if the linear part takes longer
-STAGE_SAVE_SECONDS = 30.0  # a stage is saved only if this much of the budget is left
+USUAL_EPOCHS = 20
+STAGE_SECONDS = 20.0  # a stage is saved only if the next one takes longer
+STAGE_SAVE_SECONDS = 30.0  # and only if this much of the budget is left
 NEIGHBOURS = [{"name": "itemknn", "neighbours": 200, "shrink": 50.0}]  # suits new users, with times
 MAX_ITEM_PAIRS = 2**30  # within histories; neighbours of so many take about ten seconds
 LINEAR_SHARE = 0.3  # of a short budget, for each of two fits of the linear part: a refit with all
@@ -92,9 +92,8 @@ class Stages(Workbench):
             alone = self.search.values([self.search.popularity_alone(half_life)])[0]
             name = "popularity" if half_life == NEVER else f"popularity, half-life {half_life}"
             self.state.alone[name] = float(alone.mean())
-        fit = self._seconds(linear_seconds(self.settings, self.split))
-        is_slow = fit + selection_seconds(self.split) > POPULARITY_SAVE_SECONDS
-        self._finish_stage("popularity", is_saved=is_slow)
+        trials = self._seconds(selection_seconds(self.split))
+        self._finish_stage("popularity", before=trials + self._linear_seconds())
 
     def linear(self) -> None:
         """Fit the linear part and the others, then select the weights of the sum so far."""
@@ -111,7 +110,7 @@ class Stages(Workbench):
             shown = name if name == "linear" else type(part).__name__
             self.state.alone[shown] = float(alone.mean())
         self.blend, _ = self.search.run()
-        self._finish_stage("linear")
+        self._finish_stage("linear", before=self._network_seconds())
 
     def network(self) -> None:
         """Train the candidate networks; the best one joins the sum if it is a clear gain."""
@@ -228,16 +227,24 @@ class Stages(Workbench):
         if self.requested.model.values["blend"] is not None:
             return False
         split, settings = self.split, self.settings
-        once = linear_seconds(settings, split) + start_seconds(split)
-        once += FEW_EPOCHS * epoch_seconds(settings, split)
-        needed = self._seconds(selection_seconds(split) + FITS * once)
+        once = self._linear_seconds() + self._seconds(start_seconds(split))
+        once += FEW_EPOCHS * self._epoch_seconds(settings)
+        needed = self._seconds(selection_seconds(split)) + FITS * once
         return self.context.deadline.left() < needed
+
+    def _network_seconds(self) -> float:
+        """The usual time of the network on a GPU, where it may be short; inf on a CPU."""
+        if self.device.type == "cpu":
+            return math.inf
+        settings = self.settings.choose(self.candidates[0].settings, FROM_DATA)
+        return USUAL_EPOCHS * self._epoch_seconds(settings)
 
     def _quick_form(self) -> dict[str, Any]:
         """The form of the linear part that a short budget has time for."""
         start = FITS * self._seconds(start_seconds(self.split))
         seconds = LINEAR_SHARE * (self.context.deadline.left() - start)
-        is_dense = not self._is_sparse() and self._seconds(dense_seconds(self.split)) <= seconds
+        dense = self._seconds(dense_seconds(self.split), "inverses")
+        is_dense = not self._is_sparse() and dense <= seconds
         if is_dense or self._is_required("linear"):
             return {}
         return {"form": "sparse", "neighbours": most_neighbours(self.split, seconds)}
@@ -291,9 +298,9 @@ class Stages(Workbench):
         start = self._seconds(start_seconds(self.split))
         of_refit = start
         if "linear" not in self.refitted:  # else a saved stage has refitted it
-            of_refit += self._seconds(linear_seconds(self.settings, self.split))
+            of_refit += self._linear_seconds()
         with self.context.deadline.reserving(of_refit if self.refits else 0.0):
-            epochs = FITS * FEW_EPOCHS * self._seconds(epoch_seconds(settings, self.split))
+            epochs = FITS * FEW_EPOCHS * self._epoch_seconds(settings)
             is_late = self.context.deadline.left() < start + epochs
             descend(
                 model.gnn,
@@ -363,8 +370,11 @@ class Stages(Workbench):
         model = {name: value for name, value in model.items() if name not in fixed}
         return {"model": {name: value for name, value in model.items() if value is not None}}
 
-    def _finish_stage(self, name: str, is_saved: bool = True) -> None:
-        """Report the metric of a stage, and save it as a usable run if there is time."""
+    def _finish_stage(self, name: str, before: float) -> None:
+        """Report the metric of a stage; save it as a usable run if the next stage takes long.
+
+        ``before`` is the estimate of the next stage's seconds.
+        """
         context = self.context
         value = float(self.search.values([self.blend])[0].mean())
         report(f"{name}: {self.metric} {value:.4f} on validation", show=context.progress)
@@ -372,9 +382,9 @@ class Stages(Workbench):
         # a requested blend, and requested others, need parts that are not fitted yet
         lacks_others = bool(requested["others"]) and "other 0" not in self.fitted
         is_usable = requested["blend"] is None and not lacks_others
-        if context.on_stage is None or not is_usable or not is_saved or self.is_resumed:
+        if context.on_stage is None or not is_usable or self.is_resumed:
             return
-        if context.deadline.left() < STAGE_SAVE_SECONDS:
+        if before < STAGE_SECONDS or context.deadline.left() < STAGE_SAVE_SECONDS:
             return
         # selecting a sum changes the search and the state, which the next stage continues with
         stage, search = copy.copy(self), copy.copy(self.search)

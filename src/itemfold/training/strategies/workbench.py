@@ -25,7 +25,7 @@ from itemfold.training.fitted import Context
 from itemfold.training.loop import descend
 from itemfold.training.state import Weights, load_weights
 from itemfold.training.strategies.candidates import candidates
-from itemfold.training.strategies.estimates import speed_of
+from itemfold.training.strategies.estimates import epoch_seconds, linear_seconds, speed_of
 from itemfold.training.strategies.hybrid_state import HybridState
 from itemfold.training.strategies.parts import ON_VALIDATION, fit_linear, fit_others
 
@@ -93,9 +93,18 @@ class Workbench:
         """With a short budget, the time that a refit of all parts takes; otherwise 0."""
         return ranks.from_first(lambda: sum(self.fit_seconds.values()) if self.is_quick else 0.0)
 
-    def _seconds(self, estimate: float) -> float:
+    def _seconds(self, estimate: float, work: str = "other") -> float:
         """An estimate for two cores on the device of this training."""
-        return estimate / speed_of(self.device)
+        return estimate / speed_of(self.device, work)
+
+    def _linear_seconds(self) -> float:
+        """One fit of the linear part."""
+        work = "other" if self._is_sparse() else "inverses"
+        return self._seconds(linear_seconds(self.settings, self.split), work)
+
+    def _epoch_seconds(self, settings: Settings) -> float:
+        """One epoch of the network with these settings."""
+        return self._seconds(epoch_seconds(settings, self.split), "epochs")
 
     def _make_network(self, settings: Settings) -> Hybrid:
         """A hybrid of a new network only, which scores as in the sum."""
