@@ -16,11 +16,13 @@ from itemfold.data.splitting.split import HeldOut
 from itemfold.evaluation import evaluator
 from itemfold.evaluation.evaluator import Evaluator, sample_users
 from itemfold.evaluation.metrics import FULL_METRICS, METRICS, parse_metric
+from itemfold.evaluation.ranking import top_items
 from itemfold.models.base import Model
 from itemfold.training.strategies import blend as blend_module
 from itemfold.training.strategies.blend import GROUP_FACTORS, Blend, BlendSearch
 from itemfold.training.strategies.chosen_sum import choose_sum
 from itemfold.training.strategies.noise import standard_error
+from itemfold.training.strategies.pool import places_of_targets
 
 CPU = torch.device("cpu")
 ITEMS = 30
@@ -402,3 +404,17 @@ def test_users_are_sampled_by_their_targets() -> None:
     assert len(sample_users(held, CPU, targets=int(2300 * per_user))) == 2300
     assert len(sample_users(held, CPU, targets=1)) == 2000  # at least
     assert same_users(sample_users(held, CPU, targets=10**6), held)
+
+
+@given(st.data())
+def test_places_of_targets_are_those_of_a_sorted_list(draw: st.DataObject) -> None:
+    users, pool, depth = (draw.draw(st.integers(1, most)) for most in (5, 12, 8))
+    levels = st.sampled_from([-torch.inf, 0.0, 0.5, 1.0])  # with many ties
+    size = users * pool
+    scores = torch.tensor(draw.draw(st.lists(levels, min_size=size, max_size=size)))
+    scores = scores.view(users, pool)
+    wanted = draw.draw(st.lists(st.booleans(), min_size=size, max_size=size))
+    hits = torch.tensor(wanted).view(users, pool) & (scores > -torch.inf)
+    top = top_items(scores, min(depth, pool))
+    expected = hits.gather(1, top.clamp(min=0)) & (top >= 0)
+    assert torch.equal(places_of_targets(scores, torch.nonzero(hits), min(depth, pool)), expected)

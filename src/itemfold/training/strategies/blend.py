@@ -13,11 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -25,7 +23,7 @@ from itemfold import ranks
 from itemfold.data.splitting.split import HeldOut
 from itemfold.evaluation.evaluator import Evaluator
 from itemfold.evaluation.metrics import METRICS, parse_metric
-from itemfold.evaluation.ranking import largest, mask_history, top_items
+from itemfold.evaluation.ranking import largest, mask_history
 from itemfold.models.base import Model
 from itemfold.models.hybrid import standardise_, typical_weights
 from itemfold.training.strategies.noise import (
@@ -34,6 +32,7 @@ from itemfold.training.strategies.noise import (
     is_clear,
     standard_error,
 )
+from itemfold.training.strategies.pool import Pool
 
 # Weights that a step of the search tries.
 NEW_WEIGHTS = (0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 6.0)  # of a new part, × the largest weight
@@ -114,8 +113,8 @@ class BlendSearch:
         self.part_items: list[Tensor] = []  # the best items, [own users, pool_size] for each part
         n_items, k = self.evaluator.n_items, self.metric.k
         self.pool_size = n_items if k is None else min(POOL_FACTOR * k, n_items)
-        self._pool: dict[str, Any] = {}
-        self._subset: tuple[Users, dict[str, Any], dict[str, Any]] | None = None
+        self._pool: Pool | None = None
+        self._subset: tuple[Users, Pool, Pool] | None = None
 
     # --- parts -----------------------------------------------------------------------------------
 
@@ -140,7 +139,7 @@ class BlendSearch:
             best.append(largest(scores, self.pool_size)[1])
         empty = torch.empty((0, self.pool_size), dtype=torch.int64, device=self.device)
         self.part_items[part] = torch.cat(best or [empty])  # a rank may have no users
-        self._pool = {}
+        self._pool = None
 
     def single_part(self, name: str) -> Blend:
         """The blend of one part alone."""
@@ -306,31 +305,23 @@ class BlendSearch:
     @torch.no_grad()
     def values(self, blends: Sequence[Blend], users: Users = ALL_USERS) -> UserValues:
         """The metric of every blend for some users, ``[blends, users]``."""
-        pool, n_target = self._pool or self._build_pool(), self.n_target
+        self._pool = pool = self._pool or self._build_pool()
+        n_target = self.n_target
         if users is not ALL_USERS and ranks.size() == 1:
             pool, n_target = self._pool_of(pool, users), n_target[users]
         depth = min(self.metric.k or self.evaluator.n_items, self.evaluator.n_items)
         out = []
         for blend in blends:
-            total = pool[blend.half_life] * blend.prior + pool["masked"]
-            for weight, scores in zip(blend.weights, pool["parts"], strict=True):
-                if weight:
-                    total.add_(scores, alpha=weight)
-            top = top_items(total, depth)
-            hits = pool["hits"].gather(1, top.clamp(min=0)) & (top >= 0)
-            out.append(METRICS[self.metric.name](hits.cpu().numpy(), n_target, depth))
+            hits = pool.hits(blend.half_life, blend.prior, blend.weights, depth).cpu().numpy()
+            out.append(METRICS[self.metric.name](hits, n_target, depth))
         found = np.ascontiguousarray(ranks.gather_rows(np.stack(out, axis=1)).T)  # [blends, users]
         return found if ranks.size() == 1 else found[:, users]
 
-    def _pool_of(self, pool: dict[str, Any], users: Users) -> dict[str, Any]:
+    def _pool_of(self, pool: Pool, users: Users) -> Pool:
         """The rows of some users of the pool; cached, since a search asks for the same users."""
         if self._subset is None or self._subset[0] is not users or self._subset[1] is not pool:
             rows = torch.from_numpy(np.arange(len(self.held))[users]).to(self.device)
-            subset = {
-                name: [each[rows] for each in value] if name == "parts" else value[rows]
-                for name, value in pool.items()
-            }
-            self._subset = users, pool, subset
+            self._subset = users, pool, pool.take(rows)
         return self._subset[2]
 
     @property
@@ -338,33 +329,16 @@ class BlendSearch:
         """Number of targets of each of this rank's users."""
         return self.evaluator.n_target[self.own_rows]
 
-    def _build_pool(self) -> dict[str, Any]:
-        """The items among which each user's blends are ranked, ``[own users, pool]`` each.
-
-        ``items`` are the best items of all parts, ``masked`` is -inf for those that must not be
-        recommended, and ``hits`` is true for targets. ``parts`` has the scores of each part, and
-        each half-life its popularity.
-        """
-        n_items, size, held = self.evaluator.n_items, self.pool_size, self.held.take(self.own_rows)
+    def _build_pool(self) -> Pool:
+        """The best items of all parts for each of this rank's users."""
+        n_items, size = self.evaluator.n_items, self.pool_size
         longest = int(np.diff(self.held.history.indptr).max(initial=0))  # of all ranks
-        popular = [torch.topk(p, min(size + min(longest, size), n_items)).indices
-                   for p in self.popularity.values()]  # fmt: skip
-        shared = torch.unique(torch.cat(popular)).expand(len(held), -1)
-        items = torch.cat([shared, *self.part_items], dim=1).sort(dim=1).values
-        masked = torch.zeros(items.shape, device=self.device)
-        masked[:, 1:][items[:, 1:] == items[:, :-1]] = -torch.inf  # an item of several parts
-        rows = torch.from_numpy(self.own_rows).to(self.device).unsqueeze(1)
-        keys = rows * n_items + items
-        targets = self.evaluator.targets
-        hits = targets[torch.searchsorted(targets, keys)] == keys
-        for matrix in (None if held.repeats else held.history, held.excluded):
-            if matrix is not None:
-                masked[_has_entry(matrix, items)] = -torch.inf
-        parts = [scores.gather(1, items) for scores in self.part_scores]
-        popularity = {name: p[items] for name, p in self.popularity.items()}
-        pool = {"items": items, "masked": masked, "hits": hits, "parts": parts, **popularity}
-        self._pool = pool
-        return pool
+        most = min(size + min(longest, size), n_items)
+        popular = [torch.topk(each, most).indices for each in self.popularity.values()]
+        shared = torch.unique(torch.cat(popular)).expand(len(self.own_rows), -1)
+        items = torch.cat([shared, *self.part_items], dim=1)
+        held = self.held.take(self.own_rows)
+        return Pool.of(items, held, self.part_scores, self.popularity)
 
 
 def _as_good_as_best(values: UserValues) -> list[int]:
@@ -378,14 +352,3 @@ def _scale_all_but_first(weights: tuple[float, ...], factor: float) -> tuple[flo
     positive = [part for part, weight in enumerate(weights) if weight]
     kept = positive[0] if len(positive) > 1 else None
     return tuple(weight if part == kept else weight * factor for part, weight in enumerate(weights))
-
-
-def _has_entry(matrix: sp.csr_array, items: Tensor) -> Tensor:
-    """Whether each row of a matrix has an entry at each of its items, ``[users, pool]``."""
-    n_items = matrix.shape[1]
-    rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
-    known = np.append(np.sort(rows * n_items + matrix.indices), np.iinfo(np.int64).max)
-    table = torch.from_numpy(known).to(items.device)
-    keys = torch.arange(len(items), device=items.device).unsqueeze(1) * n_items + items
-    found: Tensor = table[torch.searchsorted(table, keys)] == keys
-    return found
