@@ -1,13 +1,15 @@
 """Run the study of ranking losses, or continue it.
 
 ``python tools/ranking_losses.py`` tunes, trains and compares every loss; ``--quick`` does the same
-with four losses on tiny data in a minute, as CI does. ``--models lightgcn,mf`` and ``--losses``
-choose rows, ``--results`` the folder. Every run is stored as it ends; the same command continues.
+with four losses on tiny data in a minute, as CI does. ``--models lightgcn,mf`` also runs the better
+half of the losses on MF; ``--losses`` chooses them, ``--results`` the folder. Every run is stored
+as it ends; the same command continues.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +18,7 @@ from rich.console import Console
 from itemfold.experiments.suites.options import Options
 from itemfold.experiments.suites.overrides import split_names
 from itemfold.experiments.suites.ranking_losses import QUICK, Study
-from itemfold.experiments.suites.ranking_losses_runs import run_study
+from itemfold.experiments.suites.ranking_losses_runs import run_study, study_of
 
 
 def main() -> None:
@@ -24,7 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="The study of ranking losses.")
     parser.add_argument("--quick", action="store_true", help="tiny data, four losses")
     parser.add_argument("--losses", help="names, separated by commas")
-    parser.add_argument("--models", help="names, separated by commas; default lightgcn")
+    parser.add_argument("--models", default="lightgcn", help="names, separated by commas")
     parser.add_argument("--datasets", help="names, separated by commas")
     parser.add_argument("--results", default="results", help="folder of the results")
     parser.add_argument("--per-user", help="folder for per-user values; default: in the cache")
@@ -41,22 +43,25 @@ def main() -> None:
     )
     given = parser.parse_args()
     study = QUICK if given.quick else Study()
-    lists = {"losses": given.losses, "models": given.models, "data": given.datasets}
-    changes: dict[str, Any] = {
-        name: tuple(split_names(text)) for name, text in lists.items() if text
-    }
-    numbers = {"trials": given.trials, "epochs": given.epochs}
-    changes |= {name: number for name, number in numbers.items() if number is not None}
-    study = replace(study, **changes)
+    wanted: dict[str, Any] = {"trials": given.trials, "epochs": given.epochs}
+    if given.datasets:
+        wanted["data"] = tuple(split_names(given.datasets))
+    losses = tuple(split_names(given.losses)) if given.losses else None
+    study = replace(study, **{name: value for name, value in wanted.items() if value is not None})
     options = Options(
         device=given.device,
         jobs=given.jobs,
         data_root=given.data_root,
         results=given.results,
         per_user=given.per_user,
-        time_limit=given.time_limit,
     )
-    run_study(study, options, Console(), given.trials_limit)
+    started = time.monotonic()
+    for model in split_names(given.models):
+        of_model = study_of(study, model, options.home, losses)
+        if given.time_limit is not None:
+            left = max(given.time_limit - (time.monotonic() - started), 0.0)
+            options = replace(options, time_limit=left)
+        run_study(of_model, options, Console(), given.trials_limit)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from itemfold.errors import ItemfoldError
 from itemfold.experiments.suites import ranking_losses
 from itemfold.experiments.suites.options import Options
 from itemfold.experiments.suites.overrides import Entry
@@ -22,7 +23,7 @@ from itemfold.experiments.suites.ranking_losses import (
     trial_settings,
     write_suite,
 )
-from itemfold.experiments.suites.ranking_losses_runs import mean_ranks, run_study
+from itemfold.experiments.suites.ranking_losses_runs import mean_ranks, run_study, study_of
 from itemfold.experiments.suites.results import ResultRow, ResultTable
 from itemfold.experiments.suites.store import read_store
 from itemfold.experiments.suites.suite import load_suite
@@ -52,12 +53,11 @@ def test_all_losses_are_searched_with_the_same_effort() -> None:
 
 
 def test_every_trial_is_a_valid_row(tmp_path: Path) -> None:
-    study = Study(models=("lightgcn", "mf"), data=("yelp2018", "ml-latest-small"))
+    study = Study(data=("yelp2018", "ml-latest-small"))
     path = write_suite(tmp_path, "trials", study, trial_rows(study), seeds=1)
     cells = load_suite(path).cells()
-    assert len(cells) == 2 * 2 * len(study.losses) * 10
+    assert len(cells) == 2 * len(study.losses) * 10
     by_row = {(cell.row, cell.entry.data): cell.config for cell in cells}
-    assert by_row["mf-psl-3", "yelp2018"]["loss"]["name"] == "psl"
     found = by_row["psl-3", "yelp2018"]["train"]
     assert (found["similarity"], found["refit"], found["epochs"]) == ("cosine", False, 80)
     assert by_row["psl-3", "ml-latest-small"]["train"]["epochs"] == 600
@@ -149,6 +149,41 @@ def test_a_suite_keeps_what_it_has_on_other_data(tmp_path: Path) -> None:
     # the best trial is the run with the first seed
     trial = next(c for c in found.cells() if (c.row, c.entry.data) == ("bpr-2", "electronic"))
     assert trial.seeded(0) == cells[0].seeded(0)
+
+
+def test_another_model_runs_the_better_half_of_the_losses(tmp_path: Path) -> None:
+    options = Options(device="cpu", results=tmp_path / "results", per_user=tmp_path / "values")
+    console = Console(quiet=True)
+    with pytest.raises(ItemfoldError, match="run lightgcn first"):
+        study_of(TINY, "mf", options.home)
+    found = run_study(TINY, options, console)
+    assert found is not None
+    before = {path.name: path.read_bytes() for path in options.home.glob("*.jsonl")}
+    study = study_of(TINY, "mf", options.home)
+    assert set(study.losses) == {name for name, rank in found.ranks.items() if rank <= 2}
+    assert study.data == ("synthetic:users=90,items=70/transductive",)
+    assert run_study(study, options, console) is not None
+    store = read_store(options.home)
+    assert {result["model"] for result in store.results("ranking-losses-mf")} == {"mf"}
+    assert {result["row"] for result in store.results("ranking-losses-mf")} == set(study.losses)
+    trials = {result["id"]: result for result in store.results("ranking-losses-mf-trials")}
+    for result in store.results("ranking-losses-mf"):  # the best trial is the run of the first seed
+        assert trials[result["id"]]["row"].rpartition("-")[0] == result["row"]
+        assert result["config"]["train"]["l2"] == 0
+        assert result["config"]["model"]["weight_decay"] > 0
+    assert load_suite(options.home / "ranking-losses-mf.toml").title.startswith(
+        "Ranking losses on MF"
+    )
+    assert {name: (options.home / name).read_bytes() for name in before} == before
+    # the selection stays when results change
+    (options.home / "ranking-losses.jsonl").unlink()
+    assert study_of(TINY, "mf", options.home) == study
+
+
+def test_a_model_that_cannot_score_unseen_users_is_rejected_there(tmp_path: Path) -> None:
+    study = replace(TINY, data=("ml-latest-small/inductive",))
+    with pytest.raises(ItemfoldError, match="mf cannot score unseen users: every user vector"):
+        study_of(study, "mf", tmp_path, ("bpr",))
 
 
 def test_trials_alternate_between_losses() -> None:

@@ -21,6 +21,7 @@ from itemfold.models import (
     GFCF,
     IALS,
     LINE,
+    MF,
     SLIM,
     DeepWalk,
     ItemKNN,
@@ -37,6 +38,7 @@ from itemfold.ops.inverse import invert
 from itemfold.sampling.base import Batch
 from itemfold.sampling.batches import Batches
 from itemfold.sampling.user_rows import UserRows
+from itemfold.training.adam import Adam
 
 UNKNOWN = np.full(30, -1, dtype=np.int64)
 
@@ -84,6 +86,21 @@ def descend(model: Model, graph: Graph, steps: int, lr: float = 0.1) -> list[flo
 
 
 # --- CML -----------------------------------------------------------------------------------------
+
+
+def test_weight_decay_of_mf_shrinks_vectors_that_no_batch_has() -> None:
+    """Without a gradient, Adam's first step moves a value by the learning rate towards zero."""
+    model = MF(dim=4, weight_decay=0.1)
+    model.setup(
+        random_matrix(5, 7, 0.5), inductive=False, generator=torch.Generator().manual_seed(0)
+    )
+    (group,) = model.parameter_groups(0.01)
+    optimizer = Adam([group])
+    before = model.users.detach().clone()
+    (0.0 * model.users.sum() + 0.0 * model.items.sum()).backward()
+    optimizer.step()
+    far = before.abs() > 0.02
+    torch.testing.assert_close((before - model.users)[far], 0.01 * before.sign()[far])
 
 
 def test_cml_vectors_stay_in_the_unit_ball_and_scores_are_negative_distances() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from itemfold.errors import ItemfoldError
 from itemfold.experiments.suites.ranking_losses import STUDY
-from itemfold.experiments.suites.ranking_losses_runs import CURVES, mean_ranks
+from itemfold.experiments.suites.ranking_losses_runs import mean_ranks
 from itemfold.experiments.suites.results import ResultTable, metric_title, read_tables
 from itemfold.experiments.suites.store import read_store, tidy
 from itemfold.experiments.suites.suite import Suite, load_suite
@@ -49,7 +49,7 @@ def generate(results: Path) -> dict[str, str]:
     for name, (suite, tables) in suites.items():
         files[f"{name}.md"] = suite_page(suite, tables, results.name)
         files[f"plots/{name}.svg"] = suite_plot(suite, tables)
-        if name not in CURVES:  # the page of the study links to its parts
+        if not (name.startswith(STUDY) and suite.curve):  # the page of the study links to its parts
             pages[f"{results.name}/{name}.md"] = suite.title
     if STUDY in suites and (ranks := mean_ranks(suites[STUDY][1])):
         files[f"plots/{STUDY}-ranks.svg"] = rank_picture(ranks, *suites[STUDY])

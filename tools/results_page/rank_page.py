@@ -72,7 +72,7 @@ def study_cells(study: Study, tables: Sequence[ResultTable], trials: Sequence[Re
     """What the study asks for on each data set, and what of it is there."""
     found = {table.entry.key: table for table in tables}
     tried = {table.entry.key: [row.cell.row for row in table.rows] for table in trials}
-    body, names = [], [name for name, _, _ in study.rows()]
+    body, names = [], study.losses
     for key in (Entry.parse(data).key for data in study.data):
         rows = {row.cell.row: row for row in found[key].rows} if key in found else {}
         of_loss = [

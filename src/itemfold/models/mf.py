@@ -8,6 +8,7 @@ Rendle et al., "BPR: Bayesian Personalized Ranking from Implicit Feedback", UAI 
 from __future__ import annotations
 
 from types import MappingProxyType
+from typing import Any
 
 import scipy.sparse as sp
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 from itemfold.graph.graph import Graph
 from itemfold.models.embedding_model import EmbeddingModel
 from itemfold.ops.pair_scores import squared_lengths
-from itemfold.validation import positive, positive_integers
+from itemfold.validation import at_least_zero, positive, positive_integers
 
 
 class MF(EmbeddingModel):
@@ -27,6 +28,8 @@ class MF(EmbeddingModel):
     Args:
         dim: Length of a vector.
         init_std: Standard deviation of the values before training; 0.01 suits BPR on sparse data.
+        weight_decay: Adam's weight decay, of all vectors in every step; the `l2` of training acts
+            on those of a batch.
 
     Examples:
         >>> import itemfold as ir
@@ -45,17 +48,23 @@ class MF(EmbeddingModel):
     why_not_inductive = "every user vector is a trained parameter"
     user_tables, item_tables = ("users",), ("items",)
 
-    def __init__(self, dim: int = 64, init_std: float = 0.1) -> None:
+    def __init__(self, dim: int = 64, init_std: float = 0.1, weight_decay: float = 0.0) -> None:
         super().__init__()
         positive_integers(dim=dim)
         positive(init_std=init_std)
-        self.dim, self.init_std = dim, init_std
+        at_least_zero(weight_decay=weight_decay)
+        self.dim, self.init_std, self.weight_decay = dim, init_std, weight_decay
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Allocate free vectors of users and items."""
         super().setup(train, inductive=inductive, generator=generator)
         self.users = self.normal_table(self.n_users, self.init_std, generator)
         self.items = self.normal_table(self.n_items, self.init_std, generator)
+
+    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
+        """All vectors with `weight_decay`."""
+        groups = super().parameter_groups(lr)
+        return [{**group, "weight_decay": self.weight_decay} for group in groups]
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
         """The vectors themselves; the graph is not used."""

@@ -1,6 +1,6 @@
 """The design of the study of ranking losses: equal random search for every loss, and its suites.
 
-Four suites are written to the folder of results and run like any other:
+Four suites of LightGCN are written to the folder of results and run like any other:
 
 - ``ranking-losses-trials``: every loss with TRIALS settings, LOSS-1 to LOSS-10, on one seed. All
   losses share the same quantiles: trial 3 has the same learning rate, L2 weight and number of
@@ -9,6 +9,9 @@ Four suites are written to the folder of results and run like any other:
 - ``ranking-losses``: every loss with the settings that were best on validation, on several seeds.
 - ``ranking-losses-tau``: the same with another temperature, LOSS-PERCENT of the best.
 - ``ranking-losses-noise``: the same with false negatives, LOSS-PERCENT of each list.
+
+Another model has the first two, as ``ranking-losses-MODEL-trials`` and ``ranking-losses-MODEL``,
+for the better half of the losses on LightGCN and the data sets whose users it can score.
 
 A suite that was written before keeps what it has on other data sets, and further trials.
 """
@@ -28,11 +31,13 @@ from itemfold.experiments.suites.overrides import Entry
 from itemfold.experiments.suites.store import Result
 from itemfold.files import write_text
 from itemfold.losses import LOSSES
+from itemfold.models import MODELS
 from itemfold.settings.toml_file import read_toml
 from itemfold.validation import schema
 
 STUDY = "ranking-losses"
 TRIALS_OF, TAU_OF, NOISE_OF = f"{STUDY}-trials", f"{STUDY}-tau", f"{STUDY}-noise"
+FIRST_MODEL = "lightgcn"  # runs every loss; other models run the better half of them
 METRIC = "ndcg@20"
 COLUMNS = ["recall@20", "head_recall@20", "tail_recall@20", "ndcg@5", "ndcg@100", METRIC]
 DATA = ("electronic", "food", "ml-1m", "yelp2018", "ml-latest-small/inductive")
@@ -46,6 +51,10 @@ COSINE = ("softmax", "sampled-softmax", "bsl", "psl", "sl-at-k", "adv-info-nce",
 FIXED_NEGATIVES = {"direct-au": 1, "neural-ndcg": 50}
 LR, L2, NEGATIVES = (3e-4, 3e-2), (1e-6, 1e-2), (100, 400)
 TAU = {True: (0.02, 0.5), False: (0.1, 3.0)}  # of cosines, of products
+# MF has no messages that smooth its vectors: it starts from small ones, and has weight decay of all
+# vectors in every step instead of L2 of those of a batch
+OF_MODELS = {"mf": {"model": {"init_std": 0.01}, "train": {"l2": 0.0}}}
+WEIGHT_DECAY = (1e-8, 1e-4)
 DIMENSIONS = 6  # lr, l2, negatives, tau, and two settings of a loss
 
 Row = dict[str, Any]
@@ -53,10 +62,10 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Study:
-    """The models, losses and data sets of the study, and its effort."""
+    """The model, losses and data sets of the study, and its effort."""
 
     losses: tuple[str, ...] = (*LOSSES, f"softmax{DOT}")
-    models: tuple[str, ...] = ("lightgcn",)
+    model: str = FIRST_MODEL
     data: tuple[str, ...] = DATA
     trials: int = 10
     seeds: int = 3
@@ -66,13 +75,16 @@ class Study:
     tau_percent: tuple[int, ...] = (33, 100, 300)  # of the best temperature
     false_percent: tuple[int, ...] = (0, 5, 20)  # of a list are the user's own items
 
-    def rows(self) -> list[tuple[str, str, str]]:
-        """The name, model and loss of every row; rows of LightGCN are named by their loss."""
-        return [
-            (loss if model == "lightgcn" else f"{model}-{loss}", model, loss)
-            for model in self.models
-            for loss in self.losses
-        ]
+    @property
+    def title(self) -> str:
+        """The subject of the pages."""
+        of_model = "" if self.model == FIRST_MODEL else f" on {MODELS[self.model].__name__}"
+        return f"Ranking losses{of_model}"
+
+    def suite(self, name: str) -> str:
+        """The name of a suite for the model of this study."""
+        model = "" if self.model == FIRST_MODEL else f"-{self.model}"
+        return name.replace(STUDY, f"{STUDY}{model}")
 
 
 QUICK = Study(
@@ -92,11 +104,13 @@ def trial_settings(loss: str, study: Study, seed: int = 0) -> list[dict[str, dic
     """The settings of every trial of a loss: random, with the same quantiles for all losses."""
     quantiles = np.random.default_rng(seed).random((study.trials, DIMENSIONS))
     cosine, loss = loss in COSINE, loss.removesuffix(DOT)
+    fixed = OF_MODELS.get(study.model, {})
     own = [(path.partition(".")[2], text) for path, text in OF_LOSSES.items() if _of(path, loss)]
     out = []
     for lr, l2, negatives, tau, *others in quantiles.tolist():
         n = study.negatives[int(negatives * len(study.negatives))]
         train: dict[str, Any] = {"lr": _between(LR, lr), "l2": _between(L2, l2)}
+        train |= fixed.get("train", {})
         train["n_negatives"] = FIXED_NEGATIVES.get(loss, n)
         train["similarity"] = "cosine" if cosine else "dot"
         settings: dict[str, Any] = {"name": loss}
@@ -105,7 +119,10 @@ def trial_settings(loss: str, study: Study, seed: int = 0) -> list[dict[str, dic
         for (name, text), quantile in zip(own, others, strict=False):
             low, high = map(float, text.split(".."))
             settings[name] = _between((low, high), quantile)
-        out.append({"loss": settings, "train": train})
+        trial = {"loss": settings, "train": train}
+        if "model" in fixed:
+            trial["model"] = {**fixed["model"], "weight_decay": _between(WEIGHT_DECAY, l2)}
+        out.append(trial)
     return out
 
 
@@ -139,7 +156,7 @@ def write_suite(folder: Path, name: str, study: Study, rows: Sequence[Row], **ta
     rows = _merged(stored["row"], rows)
     names = [row["name"] for row in rows]
     content = {
-        "title": "Ranking losses under equal tuning",
+        "title": f"{study.title} under equal tuning",
         "baseline": "softmax" if "softmax" in names else names[0],
         "columns": COLUMNS,
         "data": data,
@@ -192,13 +209,14 @@ def _length(epochs: int) -> dict[str, int]:
 
 def trial_rows(study: Study) -> list[Row]:
     """A row for every trial; all losses have their first trial before any has its second."""
-    settings = {name: trial_settings(loss, study) for name, _, loss in study.rows()}
+    settings = {loss: trial_settings(loss, study) for loss in study.losses}
     return [
-        {"name": f"{name}-{number + 1}", "baseline": f"{name}-{number + 1}"}  # no paired tests
-        | {"model": {"name": model}, "loss": settings[name][number]["loss"]}
-        | {"train": {**settings[name][number]["train"], "refit": False}}
+        {"name": f"{loss}-{number + 1}", "baseline": f"{loss}-{number + 1}"}  # no paired tests
+        | {"model": {"name": study.model, **settings[loss][number].get("model", {})}}
+        | {"loss": settings[loss][number]["loss"]}
+        | {"train": {**settings[loss][number]["train"], "refit": False}}
         for number in range(study.trials)
-        for name, model, _ in study.rows()
+        for loss in study.losses
     ]
 
 
@@ -209,21 +227,27 @@ def chosen_rows(study: Study, results: Sequence[Result]) -> list[Row]:
     """
     found = {(r["data"], r["row"]): r["valid"][METRIC] for r in results if int(r["seed"]) == 0}
     out = []
-    for name, model, loss in study.rows():
+    for loss in study.losses:
         row: Row = {
-            "name": name,
-            "model": {"name": model},
+            "name": loss,
+            "model": {"name": study.model},
             "loss": {"name": loss.removesuffix(DOT)},
         }
         trials, on = trial_settings(loss, study), {}
         for key in (Entry.parse(data).key for data in study.data):
-            values = [found.get((key, f"{name}-{n}"), -1.0) for n in range(1, len(trials) + 1)]
+            values = [found.get((key, f"{loss}-{n}"), -1.0) for n in range(1, len(trials) + 1)]
             if max(values) < 0:
                 continue
             best = trials[int(np.argmax(values))]
             own = {key: value for key, value in best["loss"].items() if key != "name"}
             seeds = {"seeds": MORE_SEEDS[_base(key)]} if _base(key) in MORE_SEEDS else {}
-            on[key] = {"train": best["train"], **({"loss": own} if own else {}), **seeds}
+            of_model = {"model": best["model"]} if "model" in best else {}
+            on[key] = {
+                "train": best["train"],
+                **({"loss": own} if own else {}),
+                **of_model,
+                **seeds,
+            }
         if on:
             out.append({**row, "on": on, "data": list(on)})
     return out

@@ -7,16 +7,19 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 
+from itemfold.errors import ItemfoldError
 from itemfold.evaluation.rank_tests import RankTest, rank_test
 from itemfold.experiments.suites.options import Options
 from itemfold.experiments.suites.overrides import Entry
 from itemfold.experiments.suites.pool import Pool
 from itemfold.experiments.suites.ranking_losses import (
+    FIRST_MODEL,
     METRIC,
     NOISE_OF,
     STUDY,
@@ -34,11 +37,14 @@ from itemfold.experiments.suites.reproduce import make_runs, store_tests
 from itemfold.experiments.suites.results import ResultTable, read_tables
 from itemfold.experiments.suites.store import read_store
 from itemfold.experiments.suites.suite import load_suite
+from itemfold.models import MODELS
+from itemfold.settings.toml_file import read_toml
+from itemfold.validation import lookup
 
-CURVES = {  # suites of curves: what their numbers are, and their titles
-    TRIALS_OF: ("trial", "Ranking losses: every trial"),
-    TAU_OF: ("% of the best temperature", "Ranking losses: sensitivity to the temperature"),
-    NOISE_OF: ("% false negatives", "Ranking losses: robustness to false negatives"),
+CURVES = {  # suites of curves: what their numbers are, and the ends of their titles
+    TRIALS_OF: ("trial", "every trial"),
+    TAU_OF: ("% of the best temperature", "sensitivity to the temperature"),
+    NOISE_OF: ("% false negatives", "robustness to false negatives"),
 }
 
 
@@ -62,7 +68,7 @@ def run_study(
     one with some trials of all losses; the same call continues it. Paired tests come last.
 
     After ``trials_limit`` seconds of a data set no trial starts there; the trials that all losses
-    have made by then count.
+    have made by then count. Temperatures and false negatives are varied on LightGCN only.
     """
     started, done = time.monotonic(), dict[str, list[Row]]()
     with Pool(options.jobs) as pool:
@@ -72,8 +78,9 @@ def run_study(
         ) -> int:
             """Run a suite on a data set; returns how many of its runs have not been started."""
             if name in CURVES:
-                table |= dict(zip(("curve", "title"), CURVES[name], strict=True))
-            of_data = replace(study, data=(data,))
+                curve, title = CURVES[name]
+                table |= {"curve": curve, "title": f"{study.title}: {title}"}
+            name, of_data = study.suite(name), replace(study, data=(data,))
             suite = load_suite(write_suite(options.home, name, of_data, rows, **table))
             entry, end = Entry.parse(data).key, options.time_limit
             if end is not None:
@@ -91,23 +98,65 @@ def run_study(
         for data in study.data:
             rows, limit = trial_rows(study), math.inf if trials_limit is None else trials_limit
             left = run(TRIALS_OF, rows, data, limit, seeds=1)
-            if trials := (len(rows) - left) // len(study.rows()):  # they were made in turns
-                results = read_store(options.home).results(TRIALS_OF)
+            if trials := (len(rows) - left) // len(study.losses):  # they were made in turns
+                results = read_store(options.home).results(study.suite(TRIALS_OF))
                 tried = replace(study, data=(data,), trials=trials)
                 if trials == study.trials or trials_limit is not None:
                     done[data] = chosen_rows(tried, results)
                     run(STUDY, done[data], data, cost=True)
-        for data, rows in done.items():
+        for data, rows in done.items() if study.model == FIRST_MODEL else ():
             run(TAU_OF, tau_rows(study, rows), data)
             run(NOISE_OF, noise_rows(study, rows), data)
-    if STUDY not in read_store(options.home).files:
+    name = study.suite(STUDY)
+    if name not in read_store(options.home).files:
         return None
-    suite = load_suite(options.home / f"{STUDY}.toml")
+    suite = load_suite(options.home / f"{name}.toml")
     store_tests(suite, [cell.entry.key for cell in suite.cells()], options, console)
     found = mean_ranks(read_tables(suite, read_store(options.home)))
     if found is not None:
         _show(found, console)
     return found
+
+
+def study_of(
+    study: Study, model: str, folder: Path, losses: tuple[str, ...] | None = None
+) -> Study:
+    """The study of a model, with some losses, on the data that it can score.
+
+    Without ``losses``, a model other than the first has those that were better on the first. They
+    are selected once: the losses of trials that are stored in ``folder`` stay.
+    """
+    lookup(MODELS, "models", model)
+    found = replace(study, model=model, losses=losses or study.losses)
+    if model == study.model:
+        return found
+    entries = [Entry.parse(data) for data in study.data]
+    if not MODELS[model].inductive:
+        entries = [entry for entry in entries if entry.protocol == "transductive"]
+    if not entries:
+        reason = MODELS[model].why_not_inductive
+        raise ItemfoldError(f"{model} cannot score unseen users: {reason}")
+    if losses is None:
+        known = folder / f"{found.suite(TRIALS_OF)}.toml"
+        losses = stored_losses(known) if known.exists() else better_half(folder)
+    return replace(found, data=tuple(entry.key for entry in entries), losses=losses)
+
+
+def stored_losses(trials: Path) -> tuple[str, ...]:
+    """The losses of a stored suite of trials."""
+    rows = read_toml(trials)["row"]
+    return tuple(dict.fromkeys(row["name"].rpartition("-")[0] for row in rows))
+
+
+def better_half(folder: Path) -> tuple[str, ...]:
+    """The losses in the better half of the mean ranks on LightGCN, with ties."""
+    path = folder / f"{STUDY}.toml"
+    found = mean_ranks(read_tables(load_suite(path), read_store(folder))) if path.exists() else None
+    if found is None:
+        raise ItemfoldError(f"{folder} has no data set with all losses; run {FIRST_MODEL} first")
+    ranks = list(found.ranks.values())
+    last = ranks[(len(ranks) - 1) // 2]
+    return tuple(name for name, rank in found.ranks.items() if rank <= last)
 
 
 def on_shared_seeds(table: ResultTable) -> ResultTable:
