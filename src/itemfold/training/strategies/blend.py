@@ -26,6 +26,7 @@ from itemfold.evaluation.metrics import METRICS, parse_metric
 from itemfold.evaluation.ranking import largest, mask_history
 from itemfold.models.base import Model
 from itemfold.models.hybrid import standardise_, typical_weights
+from itemfold.ops.thread_map import map_of
 from itemfold.training.strategies.noise import (
     UserValues,
     has_few_users,
@@ -310,10 +311,13 @@ class BlendSearch:
         if users is not ALL_USERS and ranks.size() == 1:
             pool, n_target = self._pool_of(pool, users), n_target[users]
         depth = min(self.metric.k or self.evaluator.n_items, self.evaluator.n_items)
-        out = []
-        for blend in blends:
+
+        def of_users(blend: Blend) -> UserValues:
             hits = pool.hits(blend.half_life, blend.prior, blend.weights, depth).cpu().numpy()
-            out.append(METRICS[self.metric.name](hits, n_target, depth))
+            return METRICS[self.metric.name](hits, n_target, depth)
+
+        with map_of(self.device) as each:
+            out = list(each(of_users, blends))
         found = np.ascontiguousarray(ranks.gather_rows(np.stack(out, axis=1)).T)  # [blends, users]
         return found if ranks.size() == 1 else found[:, users]
 
