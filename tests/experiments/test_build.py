@@ -38,6 +38,18 @@ def test_the_stored_settings_repeat_the_run(strategy, tmp_path):
     assert protocol_of(first.config) == first.protocol
 
 
+def test_a_file_with_times_is_split_as_if_by_time_was_requested(tmp_path):
+    data, path = ir.load(TINY), tmp_path / "likes.csv"
+    rows = np.column_stack([data.users, data.items, data.times])
+    np.savetxt(path, rows, "%d", ",", header="user,item,timestamp", comments="")
+    left_open = build.run_config(config(data={"data": str(path)}))
+    by_time = build.run_config(config(data={"data": str(path)}, split={"strategy": "time"}))
+    assert left_open.config["split"] == by_time.config["split"]
+    assert left_open.metrics["test"] == by_time.metrics["test"]
+    some = build.run_config(config(data={"data": str(path)}, split={"valid": 0.1}))
+    assert some.config["split"] == {**by_time.config["split"], "valid": 0.1}
+
+
 def test_a_configuration_equals_the_python_calls():
     settings = config(loss={"name": "item-ndcg", "tau": 0.5}, negatives={"name": "popularity"})
     run = build.run_config(settings)

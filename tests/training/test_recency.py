@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from itemfold.data.datasets import load
@@ -15,7 +18,7 @@ from itemfold.training.strategies.recency import (
     validates_later,
 )
 
-DATA = load("synthetic:users=60,items=80,interactions=900")
+DATA = load("synthetic:users=300,items=80,interactions=4500")
 LATER = {
     "by time": split_by_time(DATA),
     "a window": split_window(DATA, windows=2),
@@ -33,6 +36,16 @@ def test_a_later_period_tries_half_lives(split: Split) -> None:
     tried = half_lives(split, None, OF_POPULARITY)
     assert tried[0] == NEVER
     assert len(tried) > 1
+
+
+@pytest.mark.parametrize("takes_turns", [False, True])
+def test_what_a_few_users_did_last_is_not_popularity(takes_turns: bool) -> None:
+    """The users of a year come all the time, or one a day, each for all of their items."""
+    day, rng = 86_400.0, np.random.default_rng(0)
+    moment = DATA.users if takes_turns else rng.uniform(0, DATA.n_users, len(DATA))
+    split = split_by_time(replace(DATA, times=1.5e9 + day * (moment + rng.random(len(DATA)))))
+    tried = half_lives(split, None, OF_POPULARITY)
+    assert ("30d" in tried, "7d" in tried) == (True, not takes_turns)
 
 
 @pytest.mark.parametrize("split", AT_RANDOM.values(), ids=AT_RANDOM)

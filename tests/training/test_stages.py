@@ -24,6 +24,8 @@ from itemfold.training.learner import Learner
 from itemfold.training.run import Run
 from itemfold.training.run_folder import RunFolder
 from itemfold.training.strategies import estimates, hybrid
+from itemfold.training.strategies.blend import Blend, BlendSearch
+from itemfold.training.strategies.chosen_sum import ChosenSum
 
 DAY = 86_400.0
 FEW: dict[str, Any] = {"epochs": 4, "eval_every": 1, "patience": 4, "device": "cpu", "ema_decay": 0}
@@ -123,6 +125,23 @@ def test_neighbours_are_a_part_if_a_later_period_says_so(strategy: str, timed: b
         assert any(row[-1] > 0 for row in rows)
     without = train(split_of(strategy, timed), Hybrid(others=()), **FEW)
     assert "ItemKNN" not in without.metrics["alone"]
+
+
+def test_a_network_that_only_new_users_need_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No clear gain for all users together, but weights of their own for new users."""
+
+    def chosen(search: BlendSearch, blend: Blend) -> ChosenSum:
+        known, new = search.single_part("linear"), search.single_part("network")
+        return ChosenSum(tuple(search.names), [(0.0, known)], [(0.0, new)], "never")
+
+    monkeypatch.setattr(hybrid, "is_clear", lambda gain: False)
+    monkeypatch.setattr(hybrid, "choose_sum", chosen)
+    split = split_of("time")
+    model = train(split, **FEW).model
+    assert isinstance(model, Hybrid)
+    assert isinstance(model.gnn, LightGCN)
+    assert model.blend == ((0.0, 0.0, 0.0, 0.0, 1.0),)  # length, two priors, network, linear
+    assert model.new_blend == ((0.0, 0.0, 0.0, 1.0, 0.0),)
 
 
 # --- recency -------------------------------------------------------------------------------------

@@ -72,11 +72,17 @@ def report_assumptions(data: Interactions, split: Split, report: Callable[[str],
 
 
 def data_and_split(settings: Settings) -> Config:
-    """The sections ``data`` and ``split``, without settings that depend on data and model."""
-    made = {name: value for name, value in settings.split.items() if value is not None}
-    for name in ("strategy", "new_users"):
-        if not settings.is_given(f"split.{name}"):
-            made.pop(name, None)
+    """The sections ``data`` and ``split``, without settings that depend on data and model.
+
+    If the data determines the strategy, it determines the defaults of that strategy, too.
+    """
+    is_open = not settings.is_given("split.strategy")
+    made = {
+        name: value
+        for name, value in settings.split.items()
+        if value is not None
+        and (settings.is_given(f"split.{name}") or not (is_open or name == "new_users"))
+    }
     return {"data": settings.data, "split": made}
 
 

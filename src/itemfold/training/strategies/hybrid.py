@@ -113,7 +113,10 @@ class Stages(Workbench):
         self._finish_stage("linear", before=self._network_seconds())
 
     def network(self) -> None:
-        """Train the candidate networks; the best one joins the sum if it is a clear gain."""
+        """Train the candidate networks; the best one joins the sum if it is a clear gain.
+
+        Otherwise it stays a part that new or known users may get in the last stage.
+        """
         if self.value("gnn") in (None, "none"):
             return
         state, base = self.state, self.blend
@@ -138,14 +141,20 @@ class Stages(Workbench):
         blend = Blend(best["half_life"], best["prior"], tuple(best["weights"]))
         gain = self.search.values([blend])[0] - before
         stays = self._is_required("gnn") or (self.search.prefers_typical and not is_clear(-gain))
+        self.fitted["network"] = network
         if stays or is_clear(gain):
-            self.blend, self.fitted["network"] = blend, network
-            state.choose(best["settings"])
+            self.blend = blend
 
     def select_sum(self) -> None:
         """Select the final weights of all parts, and record them for the refit."""
         state, best = self.state, self.state.best_candidate
-        state.choose(self._sum_settings(choose_sum(self.search, self.blend)))
+        found = choose_sum(self.search, self.blend)
+        if "network" in self.fitted:
+            if found.uses("network") or self._is_required("gnn"):
+                state.choose(best["settings"])
+            else:
+                del self.fitted["network"]
+        state.choose(self._sum_settings(found))
         progress, has_network = state.descent, "network" in self.fitted
         progress.epoch = best["epochs"] if has_network else 0
         progress.lr_drops = best.get("lr_drops", []) if has_network else []

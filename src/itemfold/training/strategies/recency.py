@@ -6,18 +6,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from itemfold.data.array_types import Floats
+from itemfold.data.csr import row_of_entry
 from itemfold.data.splitting.split import Split
-from itemfold.data.weights import NEVER, half_life_seconds
+from itemfold.data.weights import NEVER, fading, half_life_seconds
 from itemfold.models.popularity import log_popularity
 
 OF_POPULARITY = ("1y", "90d", "30d", "7d", "2d", "12h", "3h", "1h")
 OF_INTERACTIONS = ("1y", "90d", "30d")  # tastes change more slowly (docs/research)
+MIN_USERS = 20  # who must share the weight that a half-life leaves: fewer are no popularity
 
 
 def half_lives(split: Split, requested: str | None, tried: tuple[str, ...]) -> list[str]:
-    """The half-lives to try, "never" first: the requested one, or all shorter than the data.
+    """The half-lives to try, "never" first: the requested one, or all that the data supports.
 
-    A half-life can be selected only on a later validation period, not on a random part.
+    They are shorter than the data and leave enough users. A half-life can be selected only on a
+    later validation period, not on a random part.
     """
     if requested is not None:
         return [requested]
@@ -25,7 +29,22 @@ def half_lives(split: Split, requested: str | None, tried: tuple[str, ...]) -> l
         return [NEVER]
     times = split.times.matrix.data
     span = float(np.ptp(times)) if len(times) else 0.0
-    return [NEVER, *(each for each in tried if half_life_seconds(each) < span)]
+    shorter = [each for each in tried if half_life_seconds(each) < span]
+    trained = split.times.of(split.train, split.user_ids)
+    age = trained.max() - trained
+    return [NEVER, *(each for each in shorter if effective_users(split, age, each) >= MIN_USERS)]
+
+
+def effective_users(split: Split, age: Floats, half_life: str) -> float:
+    """How many users share the weight of the training interactions, by Kish's formula.
+
+    Args:
+        split: A split; its training interactions count alike before they decay.
+        age: Seconds by which each is older than the newest, aligned with ``split.train.data``.
+        half_life: How fast they decay.
+    """
+    weight = np.bincount(row_of_entry(split.train), fading(age, half_life))
+    return float(weight.sum() ** 2 / np.square(weight).sum())
 
 
 def validates_later(split: Split) -> bool:
