@@ -10,12 +10,14 @@ from itemfold.data.splitting.splitters import split_interactions
 from itemfold.models.hybrid import Hybrid
 from itemfold.settings.resolve import Request, resolve
 from itemfold.training.fit import train
-from itemfold.training.strategies import estimates
+from itemfold.training.strategies import candidates, estimates
 from itemfold.training.strategies.estimates import (
+    SOME_COLUMNS,
     SOME_NEIGHBOURS,
     dense_seconds,
     epoch_seconds,
     linear_seconds,
+    most_columns,
     most_neighbours,
     selection_seconds,
     sparse_seconds,
@@ -31,10 +33,9 @@ SMALL, LARGE = split_of(60, 80), split_of(300, 400)
 
 
 def test_more_data_takes_longer() -> None:
-    settings = resolve(Request({"model": {"name": "hybrid"}}))
-    for estimate in (dense_seconds, selection_seconds, start_seconds):
+    for estimate in (dense_seconds, selection_seconds, start_seconds, epoch_seconds):
         assert 0 < estimate(SMALL) < estimate(LARGE)
-    assert 0 < epoch_seconds(settings, SMALL) < epoch_seconds(settings, LARGE)
+    assert epoch_seconds(LARGE, 64) < epoch_seconds(LARGE, 128)
     assert sparse_seconds(LARGE, 50) < sparse_seconds(LARGE, 100)
 
 
@@ -58,6 +59,27 @@ def test_the_most_neighbours_that_fit_are_taken(seconds: float) -> None:
     more = [k for k in SOME_NEIGHBOURS if k > found]
     assert all(sparse_seconds(LARGE, k) > seconds for k in more)
     assert sparse_seconds(LARGE, found) <= seconds or found == min(SOME_NEIGHBOURS)
+
+
+@given(st.floats(0, 10))
+def test_the_most_columns_that_fit_are_taken(seconds: float) -> None:
+    found, scores = most_columns(LARGE, seconds), len(LARGE.test) * LARGE.n_items
+    takes = {n: 2 * start_seconds(LARGE, n) + 2e-11 * scores * n for n in SOME_COLUMNS}
+    assert all(takes[n] > seconds for n in SOME_COLUMNS if n > found)
+    assert takes[found] <= seconds or found == min(SOME_COLUMNS)
+
+
+def test_a_short_budget_on_large_sparse_data_takes_a_wide_network_without_epochs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(candidates, "LARGE", 100)
+    monkeypatch.setattr(candidates, "DENSE", 1.0)
+    monkeypatch.setattr(estimates, "EPOCH_SECONDS", 1.0)
+    model = Hybrid(gnn={"start": "svd"})
+    run = train(SMALL, model, budget=500.0, seed=0, device="cpu")
+    assert (run.config["model"]["gnn"]["dim"], run.metrics["epochs"]) == (256, 0)
+    given = train(SMALL, Hybrid(gnn={"dim": 8, "start": "svd"}), budget=500.0, device="cpu")
+    assert given.config["model"]["gnn"]["dim"] == 8
 
 
 def test_a_network_without_time_for_epochs_stays_as_it_starts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,12 @@ class Candidate:
 
     name: str
     settings: Config = field(default_factory=dict)
+
+    def with_columns(self, columns: int) -> Candidate:
+        """The same with vectors of another length."""
+        model = self.settings["model"]
+        wide = {**model, "gnn": {**model["gnn"], "dim": columns}}
+        return replace(self, settings={**self.settings, "model": wide})
 
 
 # On sparse data cosines are far better; on dense data either may be (docs/research).
@@ -64,10 +70,9 @@ def candidates(settings: Settings, split: Split) -> list[Candidate]:
     if settings.model.values["gnn"] in (None, "none"):
         return [Candidate("no network", cosines.settings)]
     fixed = any(map(settings.is_given, ("train.similarity", "train.batch_by", "train.batch")))
-    density = split.train.nnz / (split.n_users * split.n_items)
     on_cpu = pick_device(settings.train.device).type == "cpu"  # there it is not worth the time
     only_first = fixed or has_own_list or has_few_users(split.valid)
-    if density < DENSE or on_cpu or only_first or not has_negatives_left(settings, split):
+    if not is_dense(split) or on_cpu or only_first or not has_negatives_left(settings, split):
         return [cosines]
     config = settings.train
     train = INNER_PRODUCTS.settings["train"].items()
@@ -79,6 +84,16 @@ def candidates(settings: Settings, split: Split) -> list[Candidate]:
         open_settings["patience"] = max(patience, config.eval_every)
     own = {"train": open_settings, "model": cosines.settings["model"]}
     return [cosines, Candidate(INNER_PRODUCTS.name, {**INNER_PRODUCTS.settings, **own})]
+
+
+def is_dense(split: Split) -> bool:
+    """Whether users have interacted with a large part of the catalogue."""
+    return split.train.nnz >= DENSE * split.n_users * split.n_items
+
+
+def is_large_sparse(split: Split) -> bool:
+    """Whether the data is sparse, and a network takes long."""
+    return split.train.nnz > LARGE and not is_dense(split)
 
 
 def has_negatives_left(settings: Settings, split: Split) -> bool:
@@ -117,17 +132,15 @@ def settings_from_data(settings: Settings, split: Split) -> Config:
 
 def _network_settings(gnn: Any, settings: Settings, split: Split, device: str) -> dict[str, Any]:
     """Vector length and initial vectors, if the network has these settings and leaves them open."""
-    is_dense = split.train.nnz >= DENSE * split.n_users * split.n_items
     budget = settings.train.budget
     # on a GPU, epochs cost little: a random start with epochs selected on validation
     if device == "cuda" and not has_few_users(split.valid):
         defaults = {"dim": DIM["cuda"], "start": "random"}
     else:
         has_time = budget is None or budget >= LONG_BUDGET
-        is_large_sparse = split.train.nnz > LARGE and not is_dense
-        uses_large_dim = device == "cpu" and is_large_sparse and has_time
+        uses_large_dim = device == "cpu" and is_large_sparse(split) and has_time
         dim = LARGE_DIM if uses_large_dim else DIM["cpu"]
-        defaults = {"dim": dim, "start": "svd-flat" if is_dense else "svd"}
+        defaults = {"dim": dim, "start": "svd-flat" if is_dense(split) else "svd"}
     if not isinstance(gnn, dict):
         return {}
     return {name: value for name, value in defaults.items() if name in gnn and gnn[name] is None}

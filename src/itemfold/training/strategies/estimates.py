@@ -20,10 +20,14 @@ SECONDS_PER_ITEM = 5e-5  # of the sparse form
 SECONDS_PER_NEIGHBOUR = 4.5e-8  # of the sparse form, × interactions × neighbours
 SECONDS_PER_SYSTEM = 1e-11  # of the sparse form, × items × neighbours³
 TRIALS, TRIAL_ITEMS, SECONDS_PER_COUNT = 12, 2048, 3e-7  # settings compared on popular items
-START_SECONDS, START_PER_INTERACTION = 0.8, 1e-6  # of an SVD and the sum with a network from it
+START_SECONDS = 0.4  # of an SVD, and of the sum with a network from it
+START_PER_INTERACTION = 9e-9  # × interactions × columns
+SECONDS_PER_PRODUCT = 2e-11  # of scores by a network, × users × items × columns
 EPOCH_SECONDS = 7e-8  # × interactions × columns
 GPU_SPEED = {"inverses": 250.0, "epochs": 70.0, "other": 20.0}  # × that of two cores (H200)
 SOME_NEIGHBOURS = (NEIGHBOURS, 100, 50)  # of the sparse form; fewer are much worse
+SOME_COLUMNS = (256, 128, 64)  # of a network that stays as it starts
+COLUMNS = 64  # of others
 
 
 def dense_seconds(split: Split) -> float:
@@ -59,16 +63,27 @@ def most_neighbours(split: Split, seconds: float) -> int:
     return fits[0] if fits else SOME_NEIGHBOURS[-1]
 
 
-def start_seconds(split: Split) -> float:
+def start_seconds(split: Split, columns: int = COLUMNS) -> float:
     """A network as it starts from the SVD, scored on validation."""
-    return START_SECONDS + START_PER_INTERACTION * split.train.nnz
+    return START_SECONDS + START_PER_INTERACTION * split.train.nnz * columns
 
 
-def epoch_seconds(settings: Settings, split: Split) -> float:
+def epoch_seconds(split: Split, columns: int = COLUMNS) -> float:
     """One epoch of the network."""
+    return EPOCH_SECONDS * split.train.nnz * columns
+
+
+def columns_of(settings: Settings) -> int:
+    """The length of the network's vectors."""
     gnn, _ = make_part("gnn", settings.model.values["gnn"], "lightgcn")
-    dim = getattr(gnn, "dim", None) if gnn is not None else 0
-    return EPOCH_SECONDS * split.train.nnz * (dim or 64)
+    return 0 if gnn is None else getattr(gnn, "dim", None) or COLUMNS
+
+
+def most_columns(split: Split, seconds: float) -> int:
+    """The most columns with which two starts of a network and its test take at most so long."""
+    scores = SECONDS_PER_PRODUCT * len(split.test) * split.n_items
+    fits = [n for n in SOME_COLUMNS if 2 * start_seconds(split, n) + scores * n <= seconds]
+    return fits[0] if fits else SOME_COLUMNS[-1]
 
 
 def item_pairs(split: Split) -> int:

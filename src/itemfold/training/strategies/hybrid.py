@@ -26,14 +26,15 @@ from itemfold.training.progress import report
 from itemfold.training.state import Best
 from itemfold.training.strategies import closed_form
 from itemfold.training.strategies.blend import Blend, BlendSearch
-from itemfold.training.strategies.candidates import Candidate
+from itemfold.training.strategies.candidates import Candidate, is_large_sparse
 from itemfold.training.strategies.chosen_sum import ChosenSum, choose_sum
 from itemfold.training.strategies.estimates import (
+    columns_of,
     dense_seconds,
     item_pairs,
+    most_columns,
     most_neighbours,
     selection_seconds,
-    start_seconds,
 )
 from itemfold.training.strategies.hybrid_state import HybridState
 from itemfold.training.strategies.noise import is_clear, standard_error
@@ -51,6 +52,7 @@ from itemfold.training.strategies.workbench import FROM_DATA, PARTS, Workbench
 NOT_REFITTED = "The budget left no time to fit the parts again with the validation data."
 FITS = 2  # of every part: to training data, then with validation data
 FEW_EPOCHS = 2  # with time for fewer, a network stays as it starts
+SOME_EPOCHS = 5  # with time for fewer on large sparse data, a network is wide and untrained
 USUAL_EPOCHS = 20
 STAGE_SECONDS = 20.0  # a stage is saved only if the next one takes longer
 STAGE_SAVE_SECONDS = 30.0  # and only if this much of the budget is left
@@ -124,7 +126,7 @@ class Stages(Workbench):
         for candidate in self.candidates[len(state.finished) :]:
             # requested rows of the blend have a weight for the network, whatever the budget
             is_needed = self.requested.model.values["blend"] is not None and not state.finished
-            start = self._seconds(start_seconds(self.split)) if self.is_quick else 0.0
+            start = self._start_seconds() if self.is_quick else 0.0
             if (self.context.deadline.left() <= start and not is_needed) or state.descent.stopped:
                 break
             self._train_candidate(candidate, base)
@@ -228,6 +230,9 @@ class Stages(Workbench):
             state.choose({"model": {"linear": chosen}})
         if not self._is_required("gnn") and not self._starts_from_svd(self.settings):
             state.choose({"model": {"gnn": "none"}})
+        elif (columns := self._quick_columns()) and not self.is_resumed:
+            self.candidates = [each.with_columns(columns) for each in self.candidates]
+            state.choose({"model": self.candidates[0].settings["model"]})
         if self.value("half_life") is None:
             state.choose({"model": {"half_life": NEVER}})
 
@@ -235,28 +240,38 @@ class Stages(Workbench):
         """Whether the budget is too short for trials; a requested blend needs all its parts."""
         if self.requested.model.values["blend"] is not None:
             return False
-        split, settings = self.split, self.settings
-        once = self._linear_seconds() + self._seconds(start_seconds(split))
-        once += FEW_EPOCHS * self._epoch_seconds(settings)
-        needed = self._seconds(selection_seconds(split)) + FITS * once
+        once = self._linear_seconds() + self._start_seconds() + FEW_EPOCHS * self._epoch_seconds()
+        needed = self._seconds(selection_seconds(self.split)) + FITS * once
         return self.context.deadline.left() < needed
 
     def _network_seconds(self) -> float:
         """The usual time of the network on a GPU, where it may be short; inf on a CPU."""
         if self.device.type == "cpu":
             return math.inf
-        settings = self.settings.choose(self.candidates[0].settings, FROM_DATA)
-        return USUAL_EPOCHS * self._epoch_seconds(settings)
+        return USUAL_EPOCHS * self._epoch_seconds()
 
     def _quick_form(self) -> dict[str, Any]:
         """The form of the linear part that a short budget has time for."""
-        start = FITS * self._seconds(start_seconds(self.split))
+        start = FITS * self._start_seconds()
         seconds = LINEAR_SHARE * (self.context.deadline.left() - start)
         dense = self._seconds(dense_seconds(self.split), "inverses")
         is_dense = not self._is_sparse() and dense <= seconds
         if is_dense or self._is_required("linear"):
             return {}
         return {"form": "sparse", "neighbours": most_neighbours(self.split, seconds)}
+
+    def _quick_columns(self) -> int | None:
+        """The columns of a network that has no time for training; None: as usual.
+
+        On large sparse data a wide one from the SVD is better than a few epochs (docs/research).
+        """
+        open_settings = self.candidates[0].settings["model"].get("gnn", {})
+        if not is_large_sparse(self.split) or "dim" not in open_settings:
+            return None
+        left = self.context.deadline.left() - FITS * self._linear_seconds()
+        if left >= FITS * (self._start_seconds() + SOME_EPOCHS * self._epoch_seconds()):
+            return None
+        return most_columns(self.split, left)
 
     # --- recency ---------------------------------------------------------------------------------
 
@@ -304,12 +319,13 @@ class Stages(Workbench):
         assert model.gnn is not None
         if not state.descent.epoch:  # what closed forms took is no pace of epochs
             state.descent.begun = state.descent.seconds
-        start = self._seconds(start_seconds(self.split))
+        columns = columns_of(settings)
+        start = self._start_seconds(columns)
         of_refit = start
         if "linear" not in self.refitted:  # else a saved stage has refitted it
             of_refit += self._linear_seconds()
         with self.context.deadline.reserving(of_refit if self.refits else 0.0):
-            epochs = FITS * FEW_EPOCHS * self._epoch_seconds(settings)
+            epochs = FITS * FEW_EPOCHS * self._epoch_seconds(columns)
             is_late = self.context.deadline.left() < start + epochs
             descend(
                 model.gnn,

@@ -25,7 +25,13 @@ from itemfold.training.fitted import Context
 from itemfold.training.loop import descend
 from itemfold.training.state import Weights, load_weights
 from itemfold.training.strategies.candidates import candidates
-from itemfold.training.strategies.estimates import epoch_seconds, linear_seconds, speed_of
+from itemfold.training.strategies.estimates import (
+    columns_of,
+    epoch_seconds,
+    linear_seconds,
+    speed_of,
+    start_seconds,
+)
 from itemfold.training.strategies.hybrid_state import HybridState
 from itemfold.training.strategies.parts import ON_VALIDATION, fit_linear, fit_others
 
@@ -102,9 +108,15 @@ class Workbench:
         work = "other" if self._is_sparse() else "inverses"
         return self._seconds(linear_seconds(self.settings, self.split), work)
 
-    def _epoch_seconds(self, settings: Settings) -> float:
-        """One epoch of the network with these settings."""
-        return self._seconds(epoch_seconds(settings, self.split), "epochs")
+    def _start_seconds(self, columns: int | None = None) -> float:
+        """A network from the SVD, scored on validation."""
+        found = columns_of(self.settings) if columns is None else columns
+        return self._seconds(start_seconds(self.split, found))
+
+    def _epoch_seconds(self, columns: int | None = None) -> float:
+        """One epoch of the network."""
+        found = columns_of(self.settings) if columns is None else columns
+        return self._seconds(epoch_seconds(self.split, found), "epochs")
 
     def _make_network(self, settings: Settings) -> Hybrid:
         """A hybrid of a new network only, which scores as in the sum."""
