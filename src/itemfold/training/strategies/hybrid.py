@@ -9,9 +9,7 @@ selected on validation. The metrics of the run record what was tried and selecte
 from __future__ import annotations
 
 import copy
-import math
 from dataclasses import replace
-from typing import Any
 
 from itemfold.data.splitting.split import Split
 from itemfold.data.weights import NEVER
@@ -26,14 +24,11 @@ from itemfold.training.progress import report
 from itemfold.training.state import Best
 from itemfold.training.strategies import closed_form
 from itemfold.training.strategies.blend import Blend, BlendSearch
-from itemfold.training.strategies.candidates import Candidate, is_large_sparse
+from itemfold.training.strategies.candidates import Candidate
 from itemfold.training.strategies.chosen_sum import ChosenSum, choose_sum
 from itemfold.training.strategies.estimates import (
     columns_of,
-    dense_seconds,
     item_pairs,
-    most_columns,
-    most_neighbours,
     selection_seconds,
 )
 from itemfold.training.strategies.hybrid_state import HybridState
@@ -47,19 +42,19 @@ from itemfold.training.strategies.recency import (
     validates_later,
 )
 from itemfold.training.strategies.sum_validation import SumValidation
-from itemfold.training.strategies.workbench import FROM_DATA, PARTS, Workbench
+from itemfold.training.strategies.workbench import (
+    FEW_EPOCHS,
+    FITS,
+    FROM_DATA,
+    PARTS,
+    Workbench,
+)
 
 NOT_REFITTED = "The budget left no time to fit the parts again with the validation data."
-FITS = 2  # of every part: to training data, then with validation data
-FEW_EPOCHS = 2  # with time for fewer, a network stays as it starts
-SOME_EPOCHS = 5  # with time for fewer on large sparse data, a network is wide and untrained
-USUAL_EPOCHS = 20
 STAGE_SECONDS = 20.0  # a stage is saved only if the next one takes longer
 STAGE_SAVE_SECONDS = 30.0  # and only if this much of the budget is left
 NEIGHBOURS = [{"name": "itemknn", "neighbours": 200, "shrink": 50.0}]  # suits new users, with times
 MAX_ITEM_PAIRS = 2**30  # within histories; neighbours of so many take about ten seconds
-LINEAR_SHARE = 0.3  # of a short budget, for each of two fits of the linear part: a refit with all
-# data is worth more than more neighbours (docs/research)
 
 
 def fit(settings: Settings, split: Split, state: HybridState, context: Context) -> FittedModel:
@@ -235,43 +230,6 @@ class Stages(Workbench):
             state.choose({"model": self.candidates[0].settings["model"]})
         if self.value("half_life") is None:
             state.choose({"model": {"half_life": NEVER}})
-
-    def _is_short_of_time(self) -> bool:
-        """Whether the budget is too short for trials; a requested blend needs all its parts."""
-        if self.requested.model.values["blend"] is not None:
-            return False
-        once = self._linear_seconds() + self._start_seconds() + FEW_EPOCHS * self._epoch_seconds()
-        needed = self._seconds(selection_seconds(self.split)) + FITS * once
-        return self.context.deadline.left() < needed
-
-    def _network_seconds(self) -> float:
-        """The usual time of the network on a GPU, where it may be short; inf on a CPU."""
-        if self.device.type == "cpu":
-            return math.inf
-        return USUAL_EPOCHS * self._epoch_seconds()
-
-    def _quick_form(self) -> dict[str, Any]:
-        """The form of the linear part that a short budget has time for."""
-        start = FITS * self._start_seconds()
-        seconds = LINEAR_SHARE * (self.context.deadline.left() - start)
-        dense = self._seconds(dense_seconds(self.split), "inverses")
-        is_dense = not self._is_sparse() and dense <= seconds
-        if is_dense or self._is_required("linear"):
-            return {}
-        return {"form": "sparse", "neighbours": most_neighbours(self.split, seconds)}
-
-    def _quick_columns(self) -> int | None:
-        """The columns of a network that has no time for training; None: as usual.
-
-        On large sparse data a wide one from the SVD is better than a few epochs (docs/research).
-        """
-        open_settings = self.candidates[0].settings["model"].get("gnn", {})
-        if not is_large_sparse(self.split) or "dim" not in open_settings:
-            return None
-        left = self.context.deadline.left() - FITS * self._linear_seconds()
-        if left >= FITS * (self._start_seconds() + SOME_EPOCHS * self._epoch_seconds()):
-            return None
-        return most_columns(self.split, left)
 
     # --- recency ---------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,11 +25,15 @@ from itemfold.training.across_ranks import sharded
 from itemfold.training.fitted import Context
 from itemfold.training.loop import descend
 from itemfold.training.state import Weights, load_weights
-from itemfold.training.strategies.candidates import candidates
+from itemfold.training.strategies.candidates import candidates, is_large_sparse
 from itemfold.training.strategies.estimates import (
     columns_of,
+    dense_seconds,
     epoch_seconds,
     linear_seconds,
+    most_columns,
+    most_neighbours,
+    selection_seconds,
     speed_of,
     start_seconds,
 )
@@ -42,6 +47,13 @@ BY_SIZE = (  # settings that follow from the size of the data and the device
     *("negatives.group", "loss.scale"),
 )
 PARTS = ("gnn", "linear", "others")
+
+FITS = 2  # of every part: to training data, then with validation data
+FEW_EPOCHS = 2  # with time for fewer, a network stays as it starts
+SOME_EPOCHS = 5  # with time for fewer on large sparse data, a network is wide and untrained
+USUAL_EPOCHS = 20
+LINEAR_SHARE = 0.3  # of a short budget, for each of two fits of the linear part: a refit with all
+# data is worth more than more neighbours (docs/research)
 
 
 class Workbench:
@@ -95,6 +107,8 @@ class Workbench:
             parts |= {f"other {number}": part for number, part in enumerate(others)}
         self.fit_seconds["linear"] = time.perf_counter() - started
 
+    # --- the budget -------------------------------------------------------------------------------
+
     def _refit_seconds(self) -> float:
         """With a short budget, the time that a refit of all parts takes; otherwise 0."""
         return ranks.from_first(lambda: sum(self.fit_seconds.values()) if self.is_quick else 0.0)
@@ -117,6 +131,45 @@ class Workbench:
         """One epoch of the network."""
         found = columns_of(self.settings) if columns is None else columns
         return self._seconds(epoch_seconds(self.split, found), "epochs")
+
+    def _is_short_of_time(self) -> bool:
+        """Whether the budget is too short for trials; a requested blend needs all its parts."""
+        if self.requested.model.values["blend"] is not None:
+            return False
+        once = self._linear_seconds() + self._start_seconds() + FEW_EPOCHS * self._epoch_seconds()
+        needed = self._seconds(selection_seconds(self.split)) + FITS * once
+        return self.context.deadline.left() < needed
+
+    def _network_seconds(self) -> float:
+        """The usual time of the network on a GPU, where it may be short; inf on a CPU."""
+        if self.device.type == "cpu":
+            return math.inf
+        return USUAL_EPOCHS * self._epoch_seconds()
+
+    def _quick_form(self) -> dict[str, Any]:
+        """The form of the linear part that a short budget has time for."""
+        start = FITS * self._start_seconds()
+        seconds = LINEAR_SHARE * (self.context.deadline.left() - start)
+        dense = self._seconds(dense_seconds(self.split), "inverses")
+        is_dense = not self._is_sparse() and dense <= seconds
+        if is_dense or self._is_required("linear"):
+            return {}
+        return {"form": "sparse", "neighbours": most_neighbours(self.split, seconds)}
+
+    def _quick_columns(self) -> int | None:
+        """The columns of a network that has no time for training; None: as usual.
+
+        On large sparse data a wide one from the SVD is better than a few epochs (docs/research).
+        """
+        open_settings = self.candidates[0].settings["model"].get("gnn", {})
+        if not is_large_sparse(self.split) or "dim" not in open_settings:
+            return None
+        left = self.context.deadline.left() - FITS * self._linear_seconds()
+        if left >= FITS * (self._start_seconds() + SOME_EPOCHS * self._epoch_seconds()):
+            return None
+        return most_columns(self.split, left)
+
+    # --- models -----------------------------------------------------------------------------------
 
     def _make_network(self, settings: Settings) -> Hybrid:
         """A hybrid of a new network only, which scores as in the sum."""
