@@ -16,7 +16,7 @@ from itemfold.settings.resolve import Settings
 
 SETUP_SECONDS = 0.05
 SECONDS_PER_CUBE = 1.8e-11  # of the dense form, × items² × min(items, users)
-SECONDS_PER_ITEM = 5e-5  # of the sparse form
+SECONDS_PER_ITEM = 3e-5  # of the sparse form
 SECONDS_PER_NEIGHBOUR = 4.5e-8  # of the sparse form, × interactions × neighbours
 SECONDS_PER_SYSTEM = 1e-11  # of the sparse form, × items × neighbours³
 TRIALS, TRIAL_ITEMS, SECONDS_PER_COUNT = 12, 2048, 3e-7  # settings compared on popular items
@@ -25,7 +25,7 @@ START_PER_INTERACTION = 9e-9  # × interactions × columns
 SECONDS_PER_PRODUCT = 2e-11  # of scores by a network, × users × items × columns
 EPOCH_SECONDS = 7e-8  # × interactions × columns
 GPU_SPEED = {"inverses": 250.0, "epochs": 70.0, "other": 20.0}  # × that of two cores (H200)
-SOME_NEIGHBOURS = (NEIGHBOURS, 100, 50)  # of the sparse form; fewer are much worse
+SOME_NEIGHBOURS = (NEIGHBOURS, 100, 50, 30)  # of the sparse form; fewer are much worse
 SOME_COLUMNS = (256, 128, 64)  # of a network that stays as it starts
 COLUMNS = 64  # of others
 
