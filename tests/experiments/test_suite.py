@@ -162,6 +162,15 @@ def test_one_name_is_one_configuration_everywhere() -> None:
     assert len(found["ease", "ml-latest-small/inductive"]) > 5
 
 
+@pytest.mark.parametrize("name", SHIPPED)
+def test_no_two_rows_of_a_suite_are_the_same_run(name: str) -> None:
+    """An override that another one replaces leaves a row that compares a run with itself."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for cell in load_suite(name).cells():
+        found.setdefault((cell.entry.key, identity(cell.seeded(0))), []).append(cell.row)
+    assert [rows for rows in found.values() if len(rows) > 1] == []
+
+
 @pytest.mark.parametrize(
     "row",
     [

@@ -91,6 +91,9 @@ def test_figures_of_the_template_are_looked_up(folder: Path) -> None:
         ("above negatives tempered ndcg@20", "1 of 1"),
         ("significant negatives tempered ndcg@20", "1 of 1"),
         ("exceeds negatives uniform tempered ndcg@20", "0 of 1"),
+        ("behind negatives ndcg@20 uniform", "10.3 %"),  # 5.2 of 5.8
+        ("behind negatives ndcg@20 tempered", "0.0 %"),
+        (f"ratio {PLACE} uniform ndcg@20 recall@20", ".867"),
         ("published yelp2018/transductive ndcg@20", "–"),
         ("rank_test negatives", "no test: yelp2018/transductive is the only data set so far"),
         (
@@ -98,7 +101,11 @@ def test_figures_of_the_template_are_looked_up(folder: Path) -> None:
             f"| loss | mean rank | {DATA} |\n| :-- | --: | --: |\n"
             "| tempered | 1.0 | 5.80 ± 0.28 ▲ |\n| uniform | 2.0 | 5.20 ± 0.28 |",
         ),
-        ("pages", "[Negatives by personalised PageRank](results/negatives.md)"),
+        (
+            "pages",
+            "| | |\n| :-- | :-- |\n"
+            "| [Negatives by personalised PageRank](results/negatives.md) |  |",
+        ),
     ],
 )
 def test_a_placeholder_is_replaced_by_its_figure(folder: Path, placeholder: str, text: str) -> None:

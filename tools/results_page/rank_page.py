@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from itemfold.experiments.suites.overrides import Entry
 from itemfold.experiments.suites.ranking_losses import Study
 from itemfold.experiments.suites.ranking_losses_runs import MeanRanks, on_shared_seeds
-from itemfold.experiments.suites.results import ResultTable, metric_title
+from itemfold.experiments.suites.results import ResultRow, ResultTable, metric_title
 from itemfold.experiments.suites.suite import Suite
 from results_page.formatting import grid
 from results_page.plot import BASE, COLOUR, STYLE, Point, digest, panels, svg_of
@@ -43,7 +43,8 @@ def rank_plot(found: MeanRanks, gap: float, title: str) -> str:
         axes = figure.subplots()
         for place, rank in enumerate(ranks):
             each = found.of_data[names[place]]
-            axes.plot(each, [place] * len(each), "|", color=BASE, alpha=0.5, markersize=7)
+            axes.plot([min(each), max(each)], [place] * 2, color=BASE, alpha=0.35, linewidth=0.8)
+            axes.plot(each, [place] * len(each), "|", color=BASE, markersize=7)
             fill = COLOUR if rank - ranks[0] <= gap else "white"
             axes.plot(rank, place, "o", color=COLOUR, markerfacecolor=fill, markersize=5.5)
         axes.plot([ranks[0], ranks[0] + gap], [-0.9, -0.9], color=BASE, linewidth=1.6)
@@ -51,6 +52,7 @@ def rank_plot(found: MeanRanks, gap: float, title: str) -> str:
         axes.set_yticks(range(len(names)), names)
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(len(names) - 0.5, -1.8)
+        axes.set_xticks([1, *range(5, len(names) + 1, 5)] if len(names) >= 5 else range(1, 5))
         axes.set_xlabel(f"mean rank over {len(found.data)} data sets (ticks: on each), 1 is best")
         text = svg_of(figure, title)
     points = {"ranks": [Point(name, rank, gap, False) for name, rank in found.ranks.items()]}
@@ -69,7 +71,10 @@ def rank_table(found: MeanRanks, tables: Sequence[ResultTable], metric: str) -> 
 
 
 def study_cells(study: Study, tables: Sequence[ResultTable], trials: Sequence[ResultTable]) -> str:
-    """What the study asks for on each data set, and what of it is there."""
+    """What the study asks for on each data set, and what of it is there.
+
+    Trials that all losses have made count.
+    """
     found = {table.entry.key: table for table in tables}
     tried = {table.entry.key: [row.cell.row for row in table.rows] for table in trials}
     body, names = [], study.losses
@@ -80,9 +85,18 @@ def study_cells(study: Study, tables: Sequence[ResultTable], trials: Sequence[Re
         ]
         seeds = [len(row.results) for row in rows.values()]
         missing = [name for name in names if name not in rows] if rows else ["all"]
-        cells = [f"{len(rows)} of {len(names)}", _range(of_loss), _range(seeds)]
-        body.append([key, *cells, ", ".join(missing) or "–"])
-    return grid(["data", "losses", "trials each", "seeds each", "missing"], body)
+        cells = [f"{len(rows)} of {len(names)}", str(min(of_loss, default="–")), _range(seeds)]
+        body.append([key, *cells, *_limits(rows.values()), ", ".join(missing) or "–"])
+    heads = ["data", "losses", "trials each", "seeds each", "most epochs", "runs that reach them"]
+    return grid([*heads, "missing"], body)
+
+
+def _limits(rows: Iterable[ResultRow]) -> list[str]:
+    """The highest number of epochs, and how many runs were stopped by it."""
+    runs = [result for row in rows for result in row.results]
+    limits = [run["config"]["train"]["epochs"] for run in runs]
+    reached = sum(run["epochs"] >= most for run, most in zip(runs, limits, strict=True))
+    return [_range(limits), f"{reached} of {len(runs)}" if runs else "–"]
 
 
 def _range(counts: Sequence[int]) -> str:

@@ -11,6 +11,8 @@
     {epoch_seconds SUITE DATA ROW}       seconds of training per epoch
     {best_seconds SUITE DATA ROW}        seconds of training until the best epoch
     {paper SUITE DATA ROW METRIC}        the published figure for that row
+    {ratio SUITE DATA ROW A B}           our figure of metric A divided by that of metric B
+    {paper_ratio SUITE DATA ROW A B}     the same of the published figures
     {published DATA METRIC}              the highest published figure for any row, and its source
     {above SUITE ENDING METRIC}          how many rows with that ending beat their baseline
     {significant SUITE ENDING METRIC}    how many of these do so significantly
@@ -29,6 +31,10 @@
     {study_cells}                        what of the study of ranking losses is there
     {leaders SUITE METRIC ROW,ROW}       the best rows of each data set, and the places of others
     {changes SUITE METRIC BASE N,N}      how rows NAME-N differ from NAME-BASE, in per cent
+    {against SUITE METRIC ROW}           on how many data sets each row is better than one of them
+    {ahead SUITE METRIC ROW N}           the rows that are better than it on at least N data sets
+    {behind SUITE METRIC ROW}            how far it is below the best row of a data set, at most
+    {agreement SUITE SUITE METRIC TITLE,TITLE} how far the order of the rows of two suites agrees
     {pages}                              links to the pages of all suites
 """
 
@@ -48,6 +54,7 @@ from itemfold.experiments.suites.ranking_losses_runs import MeanRanks, mean_rank
 from itemfold.experiments.suites.results import ResultRow, ResultTable
 from itemfold.experiments.suites.suite import Suite
 from results_page.formatting import GENERATED, grid, probability
+from results_page.loss_comparisons import against_table, agreement, ahead, behind
 from results_page.rank_page import changes, leaders, rank_table, study_cells
 from results_page.remarks import best_seconds, epoch_seconds
 from results_page.suite_page import table_details
@@ -166,6 +173,19 @@ def _best_seconds(found: Found, suite: str, data: str, name: str) -> str:
 
 def _paper(found: Found, suite: str, data: str, name: str, metric: str) -> str:
     return f"{100 * found.row(suite, data, name).cell.paper[metric]:.2f}"
+
+
+def _ratio(found: Found, suite: str, data: str, name: str, one: str, other: str) -> str:
+    row = found.row(suite, data, name)
+    values = row.mean(one), row.mean(other)
+    if values[0] is None or values[1] is None:
+        raise LookupError(one, other)
+    return f"{values[0] / values[1]:.3f}".removeprefix("0")
+
+
+def _paper_ratio(found: Found, suite: str, data: str, name: str, one: str, other: str) -> str:
+    paper = found.row(suite, data, name).cell.paper
+    return f"{paper[one] / paper[other]:.3f}".removeprefix("0")
 
 
 def _published(found: Found, data: str, metric: str) -> str:
@@ -334,6 +354,23 @@ def _changes(found: Found, suite: str, metric: str, base: str, others: str) -> s
     return changes(found.suites[suite][1], metric, base, others.split(","))
 
 
+def _against(found: Found, suite: str, metric: str, base: str) -> str:
+    return against_table(found.suites[suite][1], metric, base)
+
+
+def _ahead(found: Found, suite: str, metric: str, base: str, least: str) -> str:
+    return ahead(found.suites[suite][1], metric, base, int(least))
+
+
+def _behind(found: Found, suite: str, metric: str, row: str) -> str:
+    return behind(found.suites[suite][1], metric, row)
+
+
+def _agreement(found: Found, one: str, other: str, metric: str, titles: str) -> str:
+    first, second = (found.suites[name][1] for name in (one, other))
+    return agreement(first, second, metric, titles.split(","))
+
+
 LOOKUPS: dict[str, Callable[..., str]] = {
     "p": _p,
     "part": _part,
@@ -341,6 +378,8 @@ LOOKUPS: dict[str, Callable[..., str]] = {
     "epoch_seconds": _epoch_seconds,
     "best_seconds": _best_seconds,
     "paper": _paper,
+    "ratio": _ratio,
+    "paper_ratio": _paper_ratio,
     "published": _published,
     "above": _above,
     "significant": _significant,
@@ -356,5 +395,9 @@ LOOKUPS: dict[str, Callable[..., str]] = {
     "study_cells": _study_cells,
     "leaders": _leaders,
     "changes": _changes,
+    "against": _against,
+    "ahead": _ahead,
+    "behind": _behind,
+    "agreement": _agreement,
     "pages": _pages,
 }
