@@ -36,7 +36,7 @@ class JobResult:
 
     content: dict[str, Any]
     error: str = ""
-    unexpected: bool = False  # neither an ItemfoldError nor an OSError: the GPU context may be unusable
+    unexpected: bool = False  # a bug or a crash: the GPU context may be unusable
 
 
 def _attempt(perform: Perform[J], job: J) -> JobResult:
