@@ -54,7 +54,8 @@ class Abilities:
         """
         if not self.inductive and bool((users < 0).any()):
             raise ItemfoldError(
-                f"{type(self).__name__} cannot score an unseen user: {self.why_not_inductive}"
+                f"{type(self).__name__} cannot score an unseen user: {self.why_not_inductive}; "
+                "give a user of the training data, or train a model that folds users in"
             )
 
     def check_weights(self) -> None:
