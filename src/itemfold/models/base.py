@@ -158,7 +158,8 @@ class Model(Estimator, RecordsSettings, nn.Module):
         """
         if not self.inductive and bool((users < 0).any()):
             raise ItemfoldError(
-                f"{type(self).__name__} cannot score an unseen user: {self.why_not_inductive}"
+                f"{type(self).__name__} cannot score an unseen user: {self.why_not_inductive}; "
+                "give a user of the training data, or train a model that folds users in"
             )
 
     def check_weights(self) -> None:

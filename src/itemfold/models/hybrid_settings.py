@@ -40,6 +40,13 @@ def make_part(what: str, value: PartSettings, default: str) -> tuple[Model | Non
     return part, {"name": name, **part.record(), **dict.fromkeys(is_open - {*given})}
 
 
+def as_list(others: Any) -> list[PartSettings]:
+    """The values of `others`; a single model needs no list, and "none" is an empty one."""
+    if others is None or others == "none":
+        return []
+    return [others] if isinstance(others, str | Mapping | Model) else list(others)
+
+
 def renewed(part: Model, **settings: Any) -> Model:
     """A new model with the settings of a part, some of them changed."""
     new = type(part)(**{**part.settings, **settings})

@@ -195,7 +195,9 @@ class Recommender:
         k = positive_integer("k", k)
         listed = None if reasons is None else positive_integer("reasons", reasons)
         if explain and not self.model.explains:
-            raise ItemfoldError(f"{type(self.run.model).__name__} gives no exact explanations")
+            raise ItemfoldError(
+                f"{type(self.run.model).__name__} gives no exact explanations; leave out 'explain'"
+            )
         if dislikes is not None and not self.model.explains:
             raise ItemfoldError(
                 f"{type(self.run.model).__name__} cannot use 'dislikes': its scores are not sums "

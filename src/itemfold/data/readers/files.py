@@ -31,6 +31,7 @@ TABLES = (
     ".csv", ".tsv", ".inter", ".rating", ".dat", ".data", ".txt", ".json", ".jsonl", ".ndjson"
 )  # fmt: skip
 MOVIELENS = {"ratings.csv": "movies.csv", "ratings.dat": "movies.dat", "u.data": "u.item"}  # titles
+OF_A_RUN = ("config.toml", "ids.json")  # files of a run folder
 ABOUT = ("readme", "license", "licence", "citation")  # files about data
 IN_FOLDERS = (
     "expected train.txt, MovieLens's ratings, parquet files or {feedback} in the folder, the files "
@@ -138,6 +139,11 @@ def _check_alone(path: Path) -> None:
 
 def _read_folder(path: Path, rules: RowRules) -> tuple[RawTable, Path | None]:
     names, skip = rules.names, rules.skip
+    if all((path / name).is_file() for name in OF_A_RUN):
+        raise ItemfoldError(
+            f"{path}: is a run folder, not data; pass the data that it was trained on, or retrain "
+            f"it on all data with itemfold train --final {path}"
+        )
     if is_user_split(path):
         return read_split_folder(path, names, skip=skip, header=rules.header), None
     if (path / "train.txt").is_file():

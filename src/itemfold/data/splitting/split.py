@@ -223,7 +223,7 @@ class Split:
         if self.times is None:
             raise ItemfoldError(
                 f"'half_life' needs timestamps, and the split of {self.dataset.get('name')!r} has "
-                "none; name them with 'time'"
+                "none; name their column with time=… or --time-col"
             )
         times, latest = self.times, float(self.times.of(self.train, self.user_ids).max())
 

@@ -320,7 +320,10 @@ def time_problem(data: Interactions, valid: float = 0.25, test: float = 0.2) -> 
 def times_of(data: Interactions, strategy: str) -> Floats:
     """The times of the data; raises if it has none, or if all are equal."""
     if data.times is None:
-        none = f"{strategy} needs timestamps, and {data.name!r} has none; name them with 'time'"
+        none = (
+            f"{strategy} needs timestamps, and {data.name!r} has none; name their column with "
+            "time=… or --time-col"
+        )
         raise ItemfoldError(data.left_out.get("time", none))
     if len(data) and data.times.min() == data.times.max():
         raise ItemfoldError(
