@@ -227,6 +227,11 @@ class Hybrid(Model):
         if self.gnn is not None:
             self.cache_embeddings(Graph.from_csr(train, self.gnn.device))
 
+    def replace_interactions(self, train: sp.csr_array) -> None:
+        """Replace the interactions that parts store."""
+        for part in self.parts:
+            part.replace_interactions(train)
+
     @torch.no_grad()
     def cache_embeddings(self, graph: Graph) -> None:
         """Compute the network's vectors by message passing over the whole graph."""
@@ -381,9 +386,8 @@ class NetworkScores:
 def typical_weights(parts: Sequence[str]) -> tuple[float, tuple[float, ...]]:
     """Weights of popularity and of each part without validation data."""
     if "network" not in parts:
-        return 0.0 if parts else TYPICAL_PRIOR, tuple(
-            float(place == 0) for place in range(len(parts))
-        )
+        only_first = tuple(float(place == 0) for place in range(len(parts)))
+        return 0.0 if parts else TYPICAL_PRIOR, only_first
     typical = {"network": 1.0, "linear": TYPICAL_WEIGHT}
     return TYPICAL_PRIOR, tuple(typical.get(part, 0.0) for part in parts)
 

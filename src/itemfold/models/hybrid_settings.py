@@ -35,9 +35,8 @@ def make_part(what: str, value: PartSettings, default: str) -> tuple[Model | Non
         return kind(), value
     part = renewed(kind(**check_settings(kind, name, kind.current_settings(given))))
     is_open = {*part.left_open} if what == "gnn" and isinstance(part, EmbeddingModel) else set()
-    is_open -= (
-        {"start"} if {"dim", "pooling"} <= {*given} else set()
-    )  # stored by release 0.2, which started at random
+    if {"dim", "pooling"} <= {*given}:  # stored by release 0.2, which started at random
+        is_open -= {"start"}
     return part, {"name": name, **part.record(), **dict.fromkeys(is_open - {*given})}
 
 
