@@ -26,7 +26,7 @@ test: $(WORK)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 
 test-slow: $(WORK)
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow --timeout 7200
 
 lint: $(WORK)
 	$(BIN)/ruff format --check .

@@ -91,6 +91,22 @@ def test_a_table_that_cannot_be_written_leaves_the_old_one(trained: Path, name: 
     assert not list(trained.glob(".*"))
 
 
+def test_a_suite_names_the_file_and_continues_once_there_is_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    suite = f'title = "t"\nbaseline = "p"\ncolumns = ["ndcg@20"]\ndata = ["{DATA}"]\nseeds = 1\n'
+    Path("s.toml").write_text(suite + '[[row]]\nname = "p"\nmodel = "popularity"\n')
+    line = ["reproduce", "s.toml", "--results", "results", "--per-user", "users"]
+    done = run(1000, *line)
+    assert "File too large" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.exit_code == 1
+    done = run(NO_LIMIT, *line)
+    assert done.exit_code == 0, done.stderr
+    assert "1 runs finished" in done.stderr
+
+
 @pytest.mark.parametrize("limit", [3000, 100_000, 400_000])
 def test_a_full_disk_is_not_blamed_on_the_files_that_are_prepared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int

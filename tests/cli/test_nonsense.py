@@ -41,6 +41,14 @@ def test_a_final_run_keeps_the_protocol(root: Path, here: Path) -> None:
     assert ir.Run.load("f").protocol == "inductive"
 
 
+def test_a_run_folder_is_not_data(root: Path, here: Path) -> None:
+    run = root / "ease"
+    for line in (["train", run], ["describe", run], ["update", run, run, "--out", "f"]):
+        refused = call(*line, code=2)
+        assert f"{run}: is a run folder, not data" in refused.stderr
+    assert os.listdir(here) == []
+
+
 def test_a_search_is_not_written_into_a_run_nor_a_run_into_a_search(root: Path, here: Path) -> None:
     pytest.importorskip("optuna")
     before = content(root / "ease")

@@ -140,6 +140,25 @@ def test_the_example_of_a_history_works_with_commas_in_ids(more, history, monkey
     assert "score" in call(*shlex.split(command)).stdout
 
 
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        (["mf"], "--user u1"),
+        (["hybrid", "--set", "model.others=mf"], "--user u1"),
+        (["popularity"], "--history i0,i1"),
+        (["ease"], "--history i0,i1 --explain"),
+    ],
+)
+def test_the_example_suits_what_the_model_can_do(model, options, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    lines = [f"u{u},i{(u * k) % 120}" for u in range(1, 40) for k in range(1, 9)]
+    (tmp_path / "plays.csv").write_text("\n".join(["user,item", *lines]))
+    text = call("train", "plays.csv", "--model", *model, "--epochs", "1", "--out", "r").stdout
+    (command,) = re.findall(r"recommend: itemfold (.*)\n", text)
+    assert command == f"recommend r {options}"
+    assert "score" in call(*shlex.split(command)).stdout
+
+
 def test_a_user_who_has_everything_has_no_empty_list():
     full = ir.read(pl.DataFrame({"user": [1, 1, 1], "item": [1, 2, 3]}))
     run = ir.train(ir.keep_all(full), ir.models.EASE())

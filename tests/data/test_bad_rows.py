@@ -127,8 +127,9 @@ def test_a_file_without_a_usable_row_is_an_error(tmp_path: Path) -> None:
 
 def test_the_option_is_for_tables(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text("0 1 2\n")
-    for source in (tmp_path, sp.csr_array([[1, 0], [0, 1]])):
-        with pytest.raises(ItemfoldError, match="'skip_bad_rows' needs a table with columns"):
+    for source, content in ((tmp_path, "file"), (sp.csr_array([[1, 0], [0, 1]]), "table")):
+        expected = f"'skip_bad_rows' needs a {content} with columns, and .* has none"
+        with pytest.raises(ItemfoldError, match=expected):
             ir.read(source, skip_bad_rows=True)
     with pytest.raises(ItemfoldError, match="'skip_bad_rows' must be true or false, got 'yes'"):
         ir.read(tmp_path, skip_bad_rows="yes")

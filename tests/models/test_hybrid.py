@@ -375,9 +375,16 @@ def test_a_hybrid_without_parts_is_trained_saved_and_loaded(protocol: str, tmp_p
 
 def test_a_linear_part_is_a_closed_form_and_no_part_is_a_hybrid() -> None:
     with pytest.raises(ItemfoldError, match=r"'linear' must be a closed form, .* got LightGCN"):
-        run_training(board_split(), Hybrid(linear="lightgcn"), **FEW)
-    with pytest.raises(ItemfoldError, match="'others' must not contain a hybrid"):
-        run_training(board_split(), Hybrid(others=["hybrid"]), **FEW)
+        Hybrid(linear="lightgcn")
+    with pytest.raises(ItemfoldError, match="'others' must be a list of models except hybrids"):
+        Hybrid(others=["hybrid"])
+
+
+@pytest.mark.parametrize(("others", "names"), [("itemknn", ["ItemKNN"]), ("none", [])])
+def test_other_parts_may_be_a_single_name(others: str, names: list[str]) -> None:
+    alone = run_training(board_split(), Hybrid(others=others), **FEW)
+    assert isinstance(alone.model, Hybrid)
+    assert [type(part).__name__ for part in alone.model.others] == names
 
 
 # --- settings ------------------------------------------------------------------------------------

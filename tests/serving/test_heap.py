@@ -6,7 +6,7 @@ import weakref
 import pytest
 
 from itemfold.serving.http import ServedRuns
-from itemfold.serving.http.processes import heap
+from itemfold.serving.http.processes.worker import exempt_from_collection
 from itemfold.serving.http.runs import ServedRun
 from itemfold.serving.recommender import Recommender
 
@@ -14,7 +14,7 @@ from itemfold.serving.recommender import Recommender
 @pytest.fixture
 def exempt():
     before = gc.get_threshold()
-    heap.exempt_loaded()
+    exempt_from_collection()
     yield
     gc.unfreeze()
     gc.set_threshold(*before)
@@ -32,7 +32,7 @@ def test_a_run_that_is_replaced_is_freed_although_it_is_exempt(folder):
     parts = (served.recommender, served.recommender.model, served.recommender.run, served.search)
     found = [weakref.ref(part) for part in parts]
     before = gc.get_threshold()
-    heap.exempt_loaded()
+    exempt_from_collection()
     gc.disable()
     try:
         del served, parts

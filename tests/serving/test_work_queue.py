@@ -179,8 +179,10 @@ def test_threads_go_on_while_the_event_loop_is_busy() -> None:
 
 def test_a_closed_queue_leaves_no_thread_and_cancels_what_waits() -> None:
     async def main() -> None:
-        before = threading.active_count()
+        before = set(threading.enumerate())
         queue = WorkQueue(2)
+        threads = set(threading.enumerate()) - before
+        assert len(threads) == 2
         release, first = await occupied(queue)
         second_release, second = await occupied(queue)
         waiting = asyncio.create_task(queue.run(Caller().request, lambda: pytest.fail("closed")))
@@ -191,8 +193,9 @@ def test_a_closed_queue_leaves_no_thread_and_cancels_what_waits() -> None:
         release.set()
         second_release.set()
         assert await asyncio.gather(first, second) == ["first", "first"]
-        while threading.active_count() > before + 1:  # the thread of `to_thread`
-            await asyncio.sleep(0.01)
+        for thread in threads:
+            thread.join(30)
+        assert not any(thread.is_alive() for thread in threads)
 
     asyncio.run(main())
 

@@ -73,6 +73,22 @@ def test_every_model_forgets_a_user_and_serves_the_others(name, data, tmp_path):
         forget_user(folder, SECRET)
 
 
+def test_models_that_store_interactions_forget_those_of_the_user(data, tmp_path):
+    split = ir.split_interactions(data, seed=0)
+    for part in ("userknn", "gf-cf"):
+        for model in (MODELS[part](), ir.models.Hybrid(gnn="none", others=[part])):
+            folder = tmp_path / f"{part}-{type(model).__name__}"
+            ir.train(split, model).save(folder)
+            forget_user(folder, SECRET)
+            after = ir.Run.load(folder)
+            (stored,) = [
+                len(tensor) // (1 if part == "userknn" else 2)  # a graph has both directions
+                for name, tensor in after.model.state_dict().items()
+                if name.endswith(("train_items", "col"))
+            ]
+            assert stored == after.interactions.nnz
+
+
 @pytest.fixture
 def folder(data, tmp_path) -> Path:
     """A trained run with a state to resume from, in an inductive protocol."""

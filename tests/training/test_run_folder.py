@@ -221,7 +221,8 @@ def test_ids_of_any_type_come_back_as_they_were(tmp_path: Path) -> None:
 def test_saving_over_an_older_run_replaces_it(folder: Path) -> None:
     other = train(board_split(), MF(dim=3), **FEW)
     other.save(folder)
-    assert Run.load(folder).config["model"] == {"name": "mf", "dim": 3, "init_std": 0.1}
+    model = Run.load(folder).config["model"]
+    assert model == {"name": "mf", "dim": 3, "init_std": 0.1, "weight_decay": 0.0}
 
 
 def test_losses_are_recorded_through_any_number_of_bindings() -> None:

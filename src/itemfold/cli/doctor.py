@@ -8,7 +8,6 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from itemfold.data.datasets import DATASETS
-from itemfold.data.named.find_dataset import cache_folder, data_variable
+from itemfold.data.named.find_dataset import cache_folder, dataset_parents
 from itemfold.environment import EXTRAS, UNSUPPORTED
 from itemfold.graph.graph import Graph
 from itemfold.graph.propagation import propagate
@@ -118,17 +117,12 @@ def _dataset(name: str) -> Check:
     entry = DATASETS[name]
     if entry.make is not None:
         return Check(f"data {name}", "ok", "generated, needs no file")
-    root = data_variable()
-    folders = [*([Path(root).expanduser()] if root else []), cache_folder()]
+    for folder in (parent / name for parent in dataset_parents()):
+        if folder.is_dir() if entry.by_users else (folder / entry.main_file).is_file():
+            return Check(f"data {name}", "ok", str(folder))
     if entry.by_users:
-        for parent in folders:
-            if (parent / name).is_dir():
-                return Check(f"data {name}", "ok", str(parent / name))
-        advice = f"not downloaded; put the files from {entry.home} into {cache_folder() / name}"
-        return Check(f"data {name}", "missing", advice)
-    for parent in folders:
-        if (parent / name / entry.main_file).is_file():
-            return Check(f"data {name}", "ok", str(parent / name))
-    how = "downloaded on first use, or" if entry.files[0].urls else "not downloaded:"
-    advice = f"{how} put {entry.main_file} into {cache_folder() / name}"
-    return Check(f"data {name}", "missing", advice)
+        how, files = "not downloaded;", f"the files from {entry.home}"
+    else:
+        how = "downloaded on first use, or" if entry.files[0].urls else "not downloaded:"
+        files = entry.main_file
+    return Check(f"data {name}", "missing", f"{how} put {files} into {cache_folder() / name}")

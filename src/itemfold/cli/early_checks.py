@@ -41,7 +41,12 @@ def check_early(given: Mapping[str, Any]) -> None:
         check_run(rest if is_named and not Path(folder).exists() else folder)
     for parameter in FILES:
         if given.get(parameter) is not None:
-            check_file_exists(parameter, Path(given[parameter]).expanduser())
+            path = Path(given[parameter]).expanduser()
+            if not path.exists():
+                option = f"--{parameter.replace('_', '-')}"
+                raise ItemfoldError(
+                    f"'{option}' must be an existing file, got '{path}'{_near(path)}"
+                )
     for parameter in ("data", "new"):
         if isinstance(data := given.get(parameter), str):
             check_data(data)
@@ -76,18 +81,9 @@ def check_data(data: str) -> None:
         )
 
 
-def check_file_exists(parameter: str, path: Path) -> None:
-    """Reject a file of an option that does not exist."""
-    if not path.exists():
-        option = parameter.replace("_", "-")
-        raise ItemfoldError(f"'--{option}' must be an existing file, got '{path}'{_near(path)}")
-
-
 def _near(path: Path) -> str:
     """A suggestion of a similar name in the same folder, or ""."""
-    names = {
-        Path(name).stem: name for name in _siblings(path)
-    }  # compared without suffixes, which are often equal
+    names = {Path(name).stem: name for name in _siblings(path)}  # suffixes are often equal
     near = get_close_matches(path.stem, names, 1, 0.6)
     where = "" if path.parent == Path() else f" in {path.parent}"
     return f"; did you mean {names[near[0]]!r}{where}?" if near else ""

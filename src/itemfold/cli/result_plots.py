@@ -54,25 +54,16 @@ def write_plot(panels: Panels, path: Path) -> None:
     style = {"svg.fonttype": "none", "svg.hashsalt": "itemfold", "font.size": 11}
     with matplotlib.rc_context(style):
         figure = Figure(figsize=size, layout="constrained")
-        grid = figure.subplots(lines, columns, squeeze=False, sharey=_same_rows(panels))
+        has_same_rows = len({tuple(rows) for rows in panels.values()}) == 1
+        grid = figure.subplots(lines, columns, squeeze=False, sharey=has_same_rows)
         for axes, (title, rows) in zip(grid.flatten(), panels.items(), strict=False):
             _panel(axes, title, rows)
         for axes in grid.flatten()[len(panels) :]:
             axes.set_axis_off()
         with atomic(path) as draft:
-            options: dict[str, Any] = {"format": path.suffix[1:].lower(), "dpi": 200}
-            date = {} if path.suffix.lower() == ".png" else _undated(path)
-            figure.savefig(draft, **options, **date)
-
-
-def _undated(path: Path) -> dict[str, Any]:
-    """No date in the file, so that the same results give the same bytes."""
-    return {"metadata": {"Date" if path.suffix.lower() == ".svg" else "CreationDate": None}}
-
-
-def _same_rows(panels: Panels) -> bool:
-    first, *others = (list(rows) for rows in panels.values())
-    return all(rows == first for rows in others)
+            kind = path.suffix[1:].lower()
+            undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # reproducible bytes
+            figure.savefig(draft, format=kind, dpi=200, metadata=undated.get(kind))
 
 
 def _panel(axes: Any, title: str, rows: Mapping[str, Interval]) -> None:

@@ -195,13 +195,24 @@ def _next_commands(trained: Run, folder: str) -> list[str]:
         lines.append(f"all metrics, plots and settings: {program()} report {folder}")
         if k := shorter_lists(trained):
             lines.append(f"metrics of shorter lists: {program()} evaluate {folder} --k {k}")
-    ids = [str(item) for item in trained.item_ids.ids[:LOOKED_AT].tolist()]
-    liked = [item for item in ids if "," not in item][:2] or ids[:1]
-    history = quote(",".join(liked))
-    lines.append(f"recommend: {program()} recommend {folder} --history {history} --explain")
+    explain = " --explain" if trained.model.explains else ""
+    lines.append(f"recommend: {program()} recommend {folder} {_example_user(trained)}{explain}")
     if trained.metrics["test"]:
         lines.append(f"before deploying, train on all data: {program()} train --final {folder}")
     return lines
+
+
+def _example_user(trained: Run) -> str:
+    """The option of `recommend` for a new user, or for a known one if the model needs that."""
+    try:
+        trained.model.check_inductive()
+    except ItemfoldError:
+        ends = trained.interactions.indptr
+        first = (ends[1:] > ends[:-1]).argmax()  # the first user with interactions
+        return f"--user {quote(str(trained.user_ids.ids[first]))}"
+    ids = [str(item) for item in trained.item_ids.ids[:LOOKED_AT].tolist()]
+    liked = [item for item in ids if "," not in item][:2] or ids[:1]
+    return f"--history {quote(','.join(liked))}"
 
 
 def _how_to_resume(folder: Path) -> str:

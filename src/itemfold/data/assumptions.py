@@ -77,20 +77,15 @@ def _likes(data: Interactions) -> str:
     if data.ratings is None or data.ratings.min() == data.ratings.max():
         if data.layout is None:
             return ""
-        text = f"Every row counts as a like{_all_events(data)}"
+        text = "Every row counts as a like"
+        if data.layout.events:
+            column = "" if data.layout.header else "column "
+            text += f", whatever {column}{data.layout.events[0]} says"
     else:
         least = like_threshold(data)
         share = f"{100 * float((data.ratings < least).mean()):.0f} % below {least:g}"
         text = f"Every rating counts as a like, also the {share}: try --min-rating {least:g}"
     return f"{'; '.join((text, *_hints(data)))}."
-
-
-def _all_events(data: Interactions) -> str:
-    """That rows of all kinds of events count, if a column has such kinds."""
-    if data.layout is None or not data.layout.events:
-        return ""
-    column = "" if data.layout.header else "column "
-    return f", whatever {column}{data.layout.events[0]} says"
 
 
 def _hints(data: Interactions) -> list[str]:

@@ -32,22 +32,34 @@ def checked(
     shape: tuple[int, int],
     weights: npt.NDArray[Any] | None = None,
 ) -> sp.csr_array:
-    """A matrix from stored arrays; raises ValueError if they are inconsistent.
-
-    Compiled code does not check the arrays of a matrix: a wrong index could crash the process.
-    """
-    users, items = shape
-    if indices.ndim != 1 or indptr.shape != (users + 1,):
-        raise ValueError(f"expected interactions of {users} users, got {indptr.size - 1}")
-    if indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
-        raise ValueError("the interactions of users overlap")
-    if len(indices) and not 0 <= indices.min() <= indices.max() < items:
-        raise ValueError(f"item indices must be below {items}")
+    """Interactions from stored arrays; raises ValueError if they are inconsistent."""
+    check_csr(indices, indptr, shape, "the interactions", "users")
     if weights is None:
         weights = np.ones(len(indices), np.float32)
     if weights.shape != indices.shape or not (np.isfinite(weights) & (weights > 0)).all():
         raise ValueError("weights must be positive numbers, one for each interaction")
     return sp.csr_array((weights, indices, indptr), shape=shape)
+
+
+def check_csr(
+    indices: npt.NDArray[Any],
+    indptr: npt.NDArray[Any],
+    shape: tuple[int, int],
+    what: str,
+    rows: str,
+) -> None:
+    """Raise ValueError unless arrays are those of a matrix of this shape, whose columns are items.
+
+    Compiled code does not check the arrays of a matrix: a wrong index could crash the process.
+    ``what`` and ``rows`` name the entries and the rows in the error.
+    """
+    n_rows, n_items = shape
+    if indices.ndim != 1 or indptr.shape != (n_rows + 1,):
+        raise ValueError(f"{what} are not those of {n_rows} {rows}")
+    if indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
+        raise ValueError(f"{what} of {rows} overlap")
+    if len(indices) and not 0 <= indices.min() <= indices.max() < n_items:
+        raise ValueError(f"some of {what} are of items outside the {n_items}")
 
 
 def row_of_entry(matrix: sp.csr_array) -> Ints:

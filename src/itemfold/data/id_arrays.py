@@ -54,14 +54,14 @@ def fixed_width(texts: Sequence[str]) -> npt.NDArray[np.str_]:
     return np.array([text if len(text) <= LONGEST else cut(text) for text in texts])
 
 
-def is_plain_int(text: str) -> bool:
-    """Whether a text is an integer of up to 18 digits as Python writes it.
+def is_plain_int(text: str, digits: int = 18) -> bool:
+    """Whether a text is an integer of up to so many digits as Python writes it.
 
     >>> is_plain_int("-7"), is_plain_int("007")
     (True, False)
     """
-    digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and len(digits) < 19 and str(int(text)) == text
+    bare = text.removeprefix("-")
+    return bare.isascii() and bare.isdigit() and len(bare) <= digits and str(int(text)) == text
 
 
 class IdSearch:
@@ -83,7 +83,11 @@ class IdSearch:
         """
         out = np.full(len(texts), -1, dtype=np.int64)
         if self.ids.dtype.kind in "iu":
-            fits = [at for at, text in enumerate(texts) if _is_int64(text)]
+            fits = [
+                at
+                for at, text in enumerate(texts)
+                if is_plain_int(text, digits=19) and -(2**63) <= int(text) < 2**63
+            ]
             keys = np.array([int(texts[at]) for at in fits], dtype=np.int64)
         else:  # a longer key would widen all ids, and numpy ignores a NUL at the end
             width = self.ids.dtype.itemsize // 4 if self.ids.dtype.kind == "U" else None
@@ -104,14 +108,6 @@ class IdSearch:
         at[at == len(self.ids)] = 0
         rows = at if self.order is None else self.order[at]
         return np.where(self.ids[at] == keys, rows, -1)
-
-
-def _is_int64(text: str) -> bool:
-    """Whether a text is a 64-bit integer as Python writes it."""
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
-        return False
-    return str(int(text)) == text and -(2**63) <= int(text) < 2**63
 
 
 def write_id_file(path: Path, ids: npt.NDArray[Any]) -> None:

@@ -98,7 +98,10 @@ def to_interactions(
     if max(len(user_ids), len(item_ids)) >= 2**31:
         raise ItemfoldError(f"{name}: at most 2**31 users and items are supported")
     if weighting.half_life is not None and table.time is None:
-        none = f"'half_life' needs timestamps, and {name!r} has none; name them with 'time'"
+        none = (
+            f"'half_life' needs timestamps, and {name!r} has none; name their column with time=… "
+            "or --time-col"
+        )
         raise ItemfoldError(table.left_out.get("time", none))
     pairs = merge_rows(users, items, len(item_ids), table, weighting)
     return Interactions(

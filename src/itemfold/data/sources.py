@@ -17,11 +17,10 @@ from itemfold.data.feedback.store import is_postgres
 from itemfold.data.id_arrays import text_array
 from itemfold.data.interactions import Interactions
 from itemfold.data.items.item_features import read_item_features
-from itemfold.data.items.item_files import Titles, read_titles
-from itemfold.data.items.title_frames import titles_of_frame
+from itemfold.data.items.item_files import Titles, read_titles, titles_of_frame
 from itemfold.data.merging import to_interactions
 from itemfold.data.preparing.prepared import is_prepared, read_prepared
-from itemfold.data.readers.files import NO_BAD_ROWS, RowRules, read_path, short_name
+from itemfold.data.readers.files import RowRules, read_path, short_name
 from itemfold.data.readers.frames import arrow_frame, read_frame
 from itemfold.data.readers.remote import is_address, local_copy
 from itemfold.data.weights import Weighting, duration_text
@@ -127,13 +126,6 @@ def read(
             "'titles' must be a file, a frame, or a mapping from item id to title, "
             f"got {type(titles).__name__}"
         )
-    requested = {
-        **names,
-        **weighting.settings(),
-        "min_rating": min_rating,
-        "k_core": k_core,
-        "titles": titles_file,
-    }
     if not isinstance(skip_bad_rows, bool):
         raise ItemfoldError(f"'skip_bad_rows' must be true or false, got {skip_bad_rows!r}")
     if header not in (None, True, False):
@@ -141,8 +133,17 @@ def read(
     for key, value in {"title": title, "title_id": title_id}.items():
         if value is not None and titles_file is None and not is_frame:
             raise ItemfoldError(f"'{key}' needs a file of titles; name it with 'titles'")
-    requested |= {"skip_bad_rows": skip_bad_rows or None, "header": header}
-    requested |= {"title": title, "title_id": title_id}
+    requested = {
+        **names,
+        **weighting.settings(),
+        "min_rating": min_rating,
+        "k_core": k_core,
+        "titles": titles_file,
+        "skip_bad_rows": skip_bad_rows or None,
+        "header": header,
+        "title": title,
+        "title_id": title_id,
+    }
     rules = RowRules(names, skip_bad_rows, header)
     data, adjacent = _read_source(source, rules, name, requested, weighting)
     if titles_file is not None:
@@ -182,7 +183,7 @@ def _read_source(
         return _read_named(source, rules, name, requested, weighting)
     if sp.issparse(source):
         if rules.skip:
-            raise ItemfoldError(NO_BAD_ROWS.format("a matrix"))
+            raise ItemfoldError("'skip_bad_rows' needs a table with columns, and a matrix has none")
         table, shape = _from_sparse(source, weighting, requested["min_rating"])
         return to_interactions(table, shape, name or "data", {}, weighting), None
     if (in_memory := read_memory(source, rules.names, skip=rules.skip)) is not None:
@@ -216,11 +217,10 @@ def _read_named(
         return to_interactions(table, None, name or str(source), arguments, weighting), None
     with local_copy(str(source)) if is_address(source) else nullcontext(path) as path:
         if path.is_dir() and is_prepared(path):
-            of_rows = {**rules.names, **weighting.settings(), "header": rules.header}
-            of_rows["skip_bad_rows"] = rules.skip or None
-            for setting in (key for key, value in of_rows.items() if value is not None):
+            of_rows = (*rules.names, *weighting.settings(), "header", "skip_bad_rows")
+            if given := [key for key in of_rows if requested[key] is not None]:
                 raise ItemfoldError(
-                    f"'{setting}' has no effect on a prepared folder, and {path} is one; pass it "
+                    f"'{given[0]}' has no effect on a prepared folder, and {path} is one; pass it "
                     "to `itemfold prepare`"
                 )
             return read_prepared(path, name or short_name(path), arguments), None

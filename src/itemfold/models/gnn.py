@@ -63,8 +63,7 @@ class GNN(EmbeddingModel):
     def __init__(self, dim: int = 64, layers: int | None = None, pooling: Pooling = "auto") -> None:
         super().__init__()
         positive_integers(dim=dim, **({} if layers is None else {"layers": layers}))
-        if pooling not in ("auto", "mean", "sum", "concat"):
-            raise ItemfoldError(f"'pooling' must be auto, mean, sum or concat, got {pooling!r}")
+        one_of("pooling", pooling, get_args(Pooling))
         self.dim, self.given_layers, self.pooling = dim, layers, pooling
         self.pool_by: str = pooling
 

@@ -30,6 +30,7 @@ from itemfold.models.base import Explainer, Kind, Model
 from itemfold.models.embedding_model import EmbeddingModel
 from itemfold.models.hybrid_settings import (
     Rows,
+    as_list,
     check_blend,
     check_half_life,
     is_network,
@@ -147,10 +148,15 @@ class Hybrid(Model):
         at_least_zero(norm=norm)
         network, recorded_gnn = make_part("gnn", given["gnn"], "lightgcn")
         self.linear, recorded_linear = make_part("linear", given["linear"], "rlae")
-        several = given["others"]
-        several = [several] if isinstance(several, str | Mapping | Model) else several
-        made = [make_part("others", each, "") for each in several or ()]
+        made = [make_part("others", each, "") for each in as_list(given["others"])]
         self.others = nn.ModuleList(part for part, _ in made if part is not None)
+        if self.linear is not None and self.linear.kind is not Kind.CLOSED_FORM:
+            raise ItemfoldError(
+                "'linear' must be a closed form, such as rlae or ease, got "
+                f"{type(self.linear).__name__}; give other models as 'others'"
+            )
+        if any(part is None or part.kind is Kind.HYBRID for part, _ in made):
+            raise ItemfoldError("'others' must be a list of models except hybrids")
         if network is not None and not is_network(type(network)):
             raise ItemfoldError(
                 f"'gnn' must be a network that folds in unseen users: {', '.join(networks())}; "
@@ -165,7 +171,7 @@ class Hybrid(Model):
         self.settings = {
             "gnn": recorded_gnn,
             "linear": recorded_linear,
-            "others": None if several is None else tuple(recorded for _, recorded in made),
+            "others": None if given["others"] is None else tuple(recorded for _, recorded in made),
             "norm": norm,
             "blend": self.blend,
             "new_blend": self.new_blend,
@@ -220,6 +226,11 @@ class Hybrid(Model):
                 part.restore(train)
         if self.gnn is not None:
             self.cache_embeddings(Graph.from_csr(train, self.gnn.device))
+
+    def replace_interactions(self, train: sp.csr_array) -> None:
+        """Replace the interactions that parts store."""
+        for part in self.parts:
+            part.replace_interactions(train)
 
     @torch.no_grad()
     def cache_embeddings(self, graph: Graph) -> None:
@@ -375,9 +386,8 @@ class NetworkScores:
 def typical_weights(parts: Sequence[str]) -> tuple[float, tuple[float, ...]]:
     """Weights of popularity and of each part without validation data."""
     if "network" not in parts:
-        return 0.0 if parts else TYPICAL_PRIOR, tuple(
-            float(place == 0) for place in range(len(parts))
-        )
+        only_first = tuple(float(place == 0) for place in range(len(parts)))
+        return 0.0 if parts else TYPICAL_PRIOR, only_first
     typical = {"network": 1.0, "linear": TYPICAL_WEIGHT}
     return TYPICAL_PRIOR, tuple(typical.get(part, 0.0) for part in parts)
 

@@ -35,10 +35,16 @@ def make_part(what: str, value: PartSettings, default: str) -> tuple[Model | Non
         return kind(), value
     part = renewed(kind(**check_settings(kind, name, kind.current_settings(given))))
     is_open = {*part.left_open} if what == "gnn" and isinstance(part, EmbeddingModel) else set()
-    is_open -= (
-        {"start"} if {"dim", "pooling"} <= {*given} else set()
-    )  # stored by release 0.2, which started at random
+    if {"dim", "pooling"} <= {*given}:  # stored by release 0.2, which started at random
+        is_open -= {"start"}
     return part, {"name": name, **part.record(), **dict.fromkeys(is_open - {*given})}
+
+
+def as_list(others: Any) -> list[PartSettings]:
+    """The values of `others`; a single model needs no list, and "none" is an empty one."""
+    if others is None or others == "none":
+        return []
+    return [others] if isinstance(others, str | Mapping | Model) else list(others)
 
 
 def renewed(part: Model, **settings: Any) -> Model:

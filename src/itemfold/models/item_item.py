@@ -14,7 +14,7 @@ from torch import Tensor
 from itemfold.data.csr import as_ones
 from itemfold.graph.edge_ops import weighted_sum
 from itemfold.graph.graph import Adjacency, fold_adjacency
-from itemfold.models.base import Kind, Model
+from itemfold.models.base import Kind, Model, check_stored_csr
 from itemfold.ops.segment import dense_rows, row_tensors, segment_sum
 from itemfold.ops.thread_map import thread_map
 
@@ -160,15 +160,7 @@ class SparseWeights(Model):
     def restore(self, train: sp.csr_array) -> None:
         """Check the weights of a file: compiled code that reads them trusts their positions."""
         names = ("weight_starts", "weight_items", "weight_values")
-        if not all(name in self._buffers for name in names):
-            raise ValueError("the item–item weights are missing")
-        starts, items, values = (self.get_buffer(name).cpu() for name in names)
-        if starts.shape != (self.n_items + 1,) or items.shape != values.shape or items.ndim != 1:
-            raise ValueError(f"the item–item weights are not those of {self.n_items} items")
-        if starts[0] != 0 or starts[-1] != len(items) or bool((starts.diff() < 0).any()):
-            raise ValueError("the item–item weights of items overlap")
-        if len(items) and not 0 <= int(items.min()) <= int(items.max()) < self.n_items:
-            raise ValueError(f"some item–item weights are of items outside the {self.n_items}")
+        check_stored_csr(self, names, "the item–item weights", n_rows=self.n_items)
 
     @torch.no_grad()
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:

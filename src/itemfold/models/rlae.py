@@ -47,22 +47,17 @@ SHARE = 8  # all are stored if they take at most an eighth of the memory
 COLUMNS = 1024  # columns pruned at a time
 
 
-def _shape(item_power: float, user_power: float, dropout: float, relax: float) -> dict[str, float]:
-    return {
-        "item_power": item_power,
-        "user_power": user_power,
-        "dropout": dropout,
-        "relax": relax,
-    }
-
-
-# What is tried on validation if 'l2' is not given, the typical settings first; neighbours share a
-# Gram matrix.
+# What is tried on validation if 'l2' is not given, the typical settings first; settings of the same
+# `user_power` share a Gram matrix.
 TRIED: list[dict[str, float]] = [
-    *({"l2": l2} | _shape(0.2, 0.3, 0.5, 0.1) for l2 in (50.0, 5.0, 10.0, 20.0, 100.0, 200.0)),
-    *({"l2": l2} | _shape(0.3, 0.3, 0.7, 0.1) for l2 in (10.0, 50.0)),
-    *({"l2": l2} | _shape(0.1, 0.3, 0.5, 0.0) for l2 in (20.0, 100.0)),
-    *({"l2": l2} | _shape(0.0, 0.0, 0.0, 0.0) for l2 in (200.0, 1000.0)),  # EASE
+    {"l2": l2, "item_power": a, "user_power": b, "dropout": p, "relax": relax}
+    for a, b, p, relax, several in (
+        (0.2, 0.3, 0.5, 0.1, (50.0, 5.0, 10.0, 20.0, 100.0, 200.0)),
+        (0.3, 0.3, 0.7, 0.1, (10.0, 50.0)),
+        (0.1, 0.3, 0.5, 0.0, (20.0, 100.0)),
+        (0.0, 0.0, 0.0, 0.0, (200.0, 1000.0)),  # EASE
+    )
+    for l2 in several
 ]
 TYPICAL = TRIED[0]  # without validation data
 

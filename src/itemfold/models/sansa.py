@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from itemfold.errors import ItemfoldError
-from itemfold.models.base import Kind, Model, explain_additive
+from itemfold.models.base import Kind, Model, check_stored_csr, explain_additive
 from itemfold.validation import is_number, positive, positive_integer
 
 Floats = npt.NDArray[np.float64]
@@ -102,15 +102,7 @@ class SANSA(Model):
     def restore(self, train: sp.csr_array) -> None:
         """Check the factors of a file: compiled code that reads them trusts their positions."""
         names = ("left_starts", "left_items", "left_values", "right_values")
-        if not all(name in self._buffers for name in names):
-            raise ValueError("the factors are missing")
-        starts, items, left, right = (self.get_buffer(name).cpu() for name in names)
-        if starts.shape != (self.n_items + 1,) or not items.shape == left.shape == right.shape:
-            raise ValueError(f"the factors are not those of {self.n_items} items")
-        if starts[0] != 0 or starts[-1] != len(items) or bool((starts.diff() < 0).any()):
-            raise ValueError("the factors of items overlap")
-        if len(items) and not 0 <= int(items.min()) <= int(items.max()) < self.n_items:
-            raise ValueError(f"some factors are outside the {self.n_items}")
+        check_stored_csr(self, names, "the factors", n_rows=self.n_items)
 
     def matrices(self) -> tuple[sp.csr_array, sp.csr_array]:
         """Wᵀ and the scaled W, made once."""
@@ -180,9 +172,7 @@ def approximate_inverse(lower: sp.csc_array, kept: int, scans: int, finetune: in
         found = pruned(sp.csc_array(sp.hstack(blocks)), kept)
     for _ in range(finetune):
         residual = spl.norm(identity - lower @ found, axis=0)
-        residual = residual / np.sqrt(
-            np.arange(n, 0, -1)
-        )  # a column of L has that many entries at most
+        residual = residual / np.sqrt(np.arange(n, 0, -1))  # most entries of each column of L
         worst = np.sort(np.argsort(-residual, kind="stable")[:width])
         change = improved(lower, found[:, worst], identity[:, worst]) - found[:, worst]
         place = sp.csc_array(

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemfold.models.base import Kind, Model
+from itemfold.models.base import Kind, Model, check_stored_csr
 from itemfold.validation import at_least_zero, positive_integers
 
 BLOCK = 256  # users scored at a time
@@ -50,6 +50,10 @@ class UserKNN(Model):
 
     def solve(self, train: sp.csr_array) -> None:
         """Store the training interactions."""
+        self.replace_interactions(train)
+
+    def replace_interactions(self, train: sp.csr_array) -> None:
+        """Replace the stored interactions."""
         parts = {
             "starts": train.indptr.astype(np.int64),
             "items": train.indices.astype(np.int32),
@@ -62,15 +66,7 @@ class UserKNN(Model):
     def restore(self, train: sp.csr_array) -> None:
         """Check the interactions of a file."""
         names = ("train_starts", "train_items", "train_values")
-        if not all(name in self._buffers for name in names):
-            raise ValueError("the training interactions are missing")
-        starts, items, values = (self.get_buffer(name).cpu() for name in names)
-        if starts[0] != 0 or starts[-1] != len(items) or len(items) != len(values):
-            raise ValueError("the training interactions of users overlap")
-        if bool((starts.diff() < 0).any()) or (
-            len(items) and not 0 <= int(items.min()) <= int(items.max()) < self.n_items
-        ):
-            raise ValueError(f"some training interactions are outside the {self.n_items} items")
+        check_stored_csr(self, names, "the training interactions", "users")
 
     @torch.no_grad()
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import torch
 
 from itemfold.data.array_types import Ints
-from itemfold.data.csr import as_sorted
+from itemfold.data.csr import as_ones, as_sorted
 from itemfold.data.interactions import Interactions
 from itemfold.data.sources import read
 from itemfold.data.weights import is_weighted
@@ -72,7 +72,7 @@ def as_user_items(
     row, item = matrix.coords[0], columns[matrix.coords[1]]
     kept = (item >= 0) & (rows[row] >= 0)
     shape = len(listed), recommender.n_items
-    return _ones(sp.csr_array((matrix.data[kept], (row[kept], item[kept])), shape=shape))
+    return as_ones(sp.csr_array((matrix.data[kept], (row[kept], item[kept])), shape=shape))
 
 
 def _checked_matrix(recommender: Recommender, given: Any, n: int) -> sp.csr_array:
@@ -96,13 +96,7 @@ def _checked_matrix(recommender: Recommender, given: Any, n: int) -> sp.csr_arra
     if not (np.isfinite(matrix.data) & (matrix.data >= 0)).all():
         raise ItemfoldError("'user_items' must have positive entries only")
     matrix.eliminate_zeros()
-    return matrix if is_weighted(recommender.run.interactions) else _ones(matrix)
-
-
-def _ones(matrix: sp.csr_array) -> sp.csr_array:
-    return as_sorted(
-        sp.csr_array((np.ones(matrix.nnz, np.float32), matrix.indices, matrix.indptr), matrix.shape)
-    )
+    return matrix if is_weighted(recommender.run.interactions) else as_ones(matrix)
 
 
 @torch.inference_mode()
@@ -120,17 +114,16 @@ def list_rows(
     """Rows and scores of the best items, `[users, k]`; −1 and −∞ where no item is left."""
     listed, train = _listed(users), recommender.interactions
     rows: Ints = recommender.run.user_ids.index(listed)
+    history: sp.csr_array | None = None  # that of training
     if given is None:
         if refold:
             raise ItemfoldError("'recalculate_user' needs 'user_items'")
-        for user in (user for user, row in zip(listed, rows, strict=True) if row < 0):
+        if unknown := [user for user, row in zip(listed, rows, strict=True) if row < 0]:
             raise ItemfoldError(
-                f"'users' must be users of the training data, got {shown(user)}; give the items of "
-                "a new user as 'user_items'"
+                f"'users' must be users of the training data, got {shown(unknown[0])}; give the "
+                "items of a new user as 'user_items'"
             )
-        history = hidden = train[rows]
     else:
-        hidden = given
         trained = np.zeros(len(rows), np.bool_) if refold else rows >= 0
         rows = np.where(trained, rows, -1)
         order = np.argsort(np.concatenate([np.flatnonzero(trained), np.flatnonzero(~trained)]))
@@ -139,8 +132,8 @@ def list_rows(
     known = {name: _known_items(recommender, name, ids) for name, ids in
              (("items", only), ("filter_items", without)) if ids is not None}  # fmt: skip
     allowed, _ = recommender.filter.allowed(known.get("items"), known.get("filter_items"), None)
-    best, scores = recommender.ranker.for_histories(
-        history, rows, hidden if exclude_seen else None, k, allowed, budget=BUDGET
+    best, scores = recommender.ranker.for_users(
+        rows, k, allowed, histories=history, hidden=given, exclude_seen=exclude_seen, budget=BUDGET
     )
     return best, np.where(best < 0, -np.inf, scores).astype(np.float32)
 
@@ -179,8 +172,8 @@ def _listed(users: Any) -> list[Any]:
 def _known_items(recommender: Recommender, name: str, ids: Any) -> list[Any]:
     """Ids of items; raise if one is unknown."""
     listed = as_list(name, ids)
-    for item in recommender.filter.known(name, listed)[1]:
-        raise ItemfoldError(f"'{name}' must be items of the training data, got {shown(item)}")
+    if unknown := recommender.filter.known(name, listed)[1]:
+        raise ItemfoldError(f"'{name}' must be items of the training data, got {shown(unknown[0])}")
     return listed
 
 

@@ -79,8 +79,7 @@ def fit(
     except ItemfoldError:
         if model is None or model.kind is not Kind.CLOSED_FORM:
             raise
-        split = keep_all(
-            interactions, seed=seed, repeats=repeats
-        )  # typical values for what was left open
+        # without validation: typical values for the settings left open
+        split = keep_all(interactions, seed=seed, repeats=repeats)
     run = train(split, model, out=out, progress=progress, seed=seed, budget=budget)
     return Recommender(run, frames=kind_of_frame(data))

@@ -63,9 +63,9 @@ def rows_of_users(users: Iterable[Any], known: IdMap) -> npt.NDArray[np.int64]:
     """Training rows of users; raise if one is unknown."""
     listed = as_list("users", users)
     rows = known.index(listed)
-    for user in (user for user, row in zip(listed, rows, strict=True) if row < 0):
+    if unknown := [user for user, row in zip(listed, rows, strict=True) if row < 0]:
         raise UnknownIdError(
-            f"'user' must be a user of the training data, got {user!r}; "
+            f"'user' must be a user of the training data, got {unknown[0]!r}; "
             "give the 'history' of a new user"
         )
     return rows

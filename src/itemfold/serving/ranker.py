@@ -70,13 +70,19 @@ class Ranker:
         users: npt.NDArray[np.int64],
         k: int,
         allowed: ItemMask | None,
-        steering: Steering | None,
+        steering: Steering | None = None,
         *,
+        histories: sp.csr_array | None = None,
+        hidden: sp.csr_array | None = None,
         exclude_seen: bool,
         budget: float,
-        progress: bool,
+        progress: bool = False,
     ) -> Lists:
-        """Rows and scores of the best items of training users, ``[users, k]``; −1 is no item."""
+        """Rows and scores of the best items, ``[users, k]``; −1 is no item.
+
+        ``users`` are training rows, −1 for a new user. ``histories`` default to those of training,
+        and ``exclude_seen`` leaves out the items of ``hidden``, by default those of the history.
+        """
         reranker, depth = self._reranker(steering), min(k, self.n_items)
         rows = np.full((len(users), depth), -1, dtype=np.int32)
         values = np.zeros((len(users), depth), dtype=np.float32)
@@ -84,52 +90,18 @@ class Ranker:
         starts = range(0, len(users), size)
         for start in track(starts, "recommending to all users", show=progress):
             part = slice(start, start + size)
-            histories = self.train[users[part]]
-            hidden = histories if exclude_seen else None
-            block = self._block(histories, users[part], hidden, k, allowed, reranker)
-            rows[part], values[part] = block
+            known = self.train[users[part]] if histories is None else histories[part]
+            scores = self.model.scores(known, users[part]).contiguous()
+            nothing_known = np.flatnonzero(np.diff(known.indptr) == 0)
+            if len(nothing_known):
+                scores[torch.from_numpy(nothing_known).to(scores.device)] = self.popularity
+            if exclude_seen:
+                scores = mask_history(scores, known if hidden is None else hidden[part])
+            scores = self._only_allowed(scores, allowed)
+            best = steered_items(scores, k, reranker)
+            rows[part] = best.cpu().numpy()
+            values[part] = scores.gather(1, best.clamp(min=0)).cpu().numpy()
         return rows, values
-
-    def for_histories(
-        self,
-        histories: sp.csr_array,
-        users: npt.NDArray[np.int64],
-        hidden: sp.csr_array | None,
-        k: int,
-        allowed: ItemMask | None,
-        *,
-        budget: float,
-    ) -> Lists:
-        """The same for any users: ``users`` are their training rows, −1 for a new user."""
-        depth, size = min(k, self.n_items), self._users_at_once(budget)
-        rows = np.full((len(users), depth), -1, dtype=np.int32)
-        values = np.zeros((len(users), depth), dtype=np.float32)
-        for start in range(0, len(users), size):
-            part = slice(start, start + size)
-            left_out = None if hidden is None else hidden[part]
-            block = self._block(histories[part], users[part], left_out, k, allowed, None)
-            rows[part], values[part] = block
-        return rows, values
-
-    def _block(
-        self,
-        histories: sp.csr_array,
-        users: npt.NDArray[np.int64],
-        hidden: sp.csr_array | None,
-        k: int,
-        allowed: ItemMask | None,
-        reranker: Reranker | None,
-    ) -> Lists:
-        scores = self.model.scores(histories, users).contiguous()
-        without_history = np.flatnonzero(np.diff(histories.indptr) == 0)
-        if len(without_history):
-            scores[torch.from_numpy(without_history).to(scores.device)] = self.popularity
-        if hidden is not None:
-            scores = mask_history(scores, hidden)
-        scores = self._only_allowed(scores, allowed)
-        best = steered_items(scores, k, reranker)
-        values = scores.gather(1, best.clamp(min=0))
-        return best.cpu().numpy().astype(np.int32), values.cpu().numpy()
 
     def _users_at_once(self, budget: float) -> int:
         """Users per block whose scores take at most ``budget`` megabytes, fewer on a CPU.

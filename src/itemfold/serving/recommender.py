@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -196,7 +195,9 @@ class Recommender:
         k = positive_integer("k", k)
         listed = None if reasons is None else positive_integer("reasons", reasons)
         if explain and not self.model.explains:
-            raise ItemfoldError(f"{type(self.run.model).__name__} gives no exact explanations")
+            raise ItemfoldError(
+                f"{type(self.run.model).__name__} gives no exact explanations; leave out 'explain'"
+            )
         if dislikes is not None and not self.model.explains:
             raise ItemfoldError(
                 f"{type(self.run.model).__name__} cannot use 'dislikes': its scores are not sums "
@@ -204,9 +205,9 @@ class Recommender:
             )
         if (user is None) == (history is None):
             raise ItemfoldError("give either 'user' or 'history'")
+        unknown: tuple[Any, ...] = ()
         if history is None:
-            users, unknown = self.run.user_ids, ()
-            given = trained_history(user, weights, users, self.interactions)
+            given = trained_history(user, weights, self.run.user_ids, self.interactions)
         else:
             given, unknown = new_history(history, weights, self.filter)
         given, others = with_dislikes(given, dislikes, self.filter)
@@ -225,8 +226,8 @@ class Recommender:
             picks = self.presented.explained(best, scores, seen.items, shares, listed)
         if explain:
             picks = tuple(map(self._with_similar_known, picks, best.tolist()))
-        unknown += ignored
-        return Recommendations(picks, user, unknown, "" if seen.is_known else POPULAR)
+        fallback = "" if seen.is_known else POPULAR
+        return Recommendations(picks, user, (*unknown, *ignored), fallback)
 
     @torch.inference_mode()
     def recommend_all(
@@ -271,8 +272,7 @@ class Recommender:
         k = positive_integer("k", k)
         allowed, unknown = self.filter.allowed(only, without, genre)
         known = self.run.user_ids
-        every = np.arange(self.interactions.shape[0])
-        user_rows = every if users is None else rows_of_users(users, known)
+        user_rows = np.arange(len(known)) if users is None else rows_of_users(users, known)
         rows, values = self.ranker.for_users(
             user_rows,
             k,
@@ -334,7 +334,7 @@ class Recommender:
             raise UnknownIdError(f"'item' must be an item of the training data, got {item!r}")
         return self.presented.plain(*self.ranker.similar_to(row, k))
 
-    @cached_property
+    @property
     def genres(self) -> tuple[str, ...]:
         """The genres of the catalogue; empty if the data has none."""
         return self.filter.genres

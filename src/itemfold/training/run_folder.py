@@ -297,7 +297,10 @@ class RunFolder:
             how = f"itemfold {'update RUN NEW' if is_update else 'train --resume'} --out {folder}"
             raise ItemfoldError(f"{folder} is not finished: continue with {how}")
         if missing:
-            raise ItemfoldError(f"{folder} is not a finished run: {', '.join(missing)} is missing")
+            verb = "is" if len(missing) == 1 else "are"
+            raise ItemfoldError(
+                f"{folder} is not a finished run: {', '.join(missing)} {verb} missing"
+            )
 
     def _read_config(self) -> Config:
         config = current_config(load_stored(self.path / "config.toml"))

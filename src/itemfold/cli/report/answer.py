@@ -28,10 +28,10 @@ def answer_section(group: Mapping[str, Run]) -> str:
     if not tested:
         return '<p class="verdict">Nothing was held out, so there are no test metrics.</p>'
     (first, *_) = tested.values()
-    sentence = verdict(first) if len(tested) == 1 else compared_verdict(tested)
+    is_one = len(tested) == 1
+    sentence = verdict(first) if is_one else compared_verdict(tested)
     warnings = dict.fromkeys(text for run in tested.values() for text in cautions(run))
     stored = stored_metrics(tested)
-    is_one = len(tested) == 1
     table = _one_run(first) if is_one else metric_table(tested, headline_metrics(stored))
     names = {name.partition("@")[0] for name in stored}
     meaning = "; ".join(text for name, text in MEANING.items() if name in names)

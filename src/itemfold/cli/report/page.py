@@ -13,8 +13,7 @@ from itemfold.cli.report.activity import activity_section
 from itemfold.cli.report.answer import answer_section
 from itemfold.cli.report.choices import choices_section, settings_section
 from itemfold.cli.report.examples import examples_section
-from itemfold.cli.report.metrics import metrics_section, tests_section
-from itemfold.cli.report.parts import parts_section
+from itemfold.cli.report.metrics import metrics_section, parts_section, tests_section
 from itemfold.cli.report.tradeoffs import tradeoff_section
 from itemfold.errors import ItemfoldError
 from itemfold.files import atomic, check_file

@@ -146,7 +146,7 @@ def by_window(curves: Mapping[str, Mapping[int, Run]], metric: str = "ndcg@20") 
 
     def draw(axes: Any) -> None:
         for n, (name, points) in enumerate(curves.items()):
-            means, spread = _means(run.per_user[metric] for run in points.values())
+            means, spread = _bars(bootstrap_interval(r.per_user[metric]) for r in points.values())
             at = np.array(list(points)) + 0.04 * (n - (len(curves) - 1) / 2)
             colour = COLOURS[n % len(COLOURS)]
             style = {"color": colour, "linewidth": 1.8, "elinewidth": 1, "label": name}
@@ -249,11 +249,6 @@ def _label(axes: Any, curves: Sequence[Points]) -> None:
                 taken.append(at)
                 style = {"textcoords": "offset points", "fontsize": 12, "color": colour}
                 axes.annotate(text, (x, y), xytext=(5, 4), ha="left", **style)
-
-
-def _means(values: Iterable[Any]) -> tuple[Any, Any]:
-    """Means with 95 % intervals, as `_bars` returns them."""
-    return _bars(bootstrap_interval(v) for v in values)
 
 
 def _bars(intervals: Iterable[Interval]) -> tuple[Any, Any]:

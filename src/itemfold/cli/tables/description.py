@@ -18,7 +18,12 @@ BAR_WIDTH = 40  # characters of the longest bar of a histogram
 
 def description(found: Description) -> RenderableType:
     """Counts, degree histograms, assumptions and warnings of a data set."""
-    parts: list[RenderableType] = [_facts_grid(found)]
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="bold")
+    facts.add_column()
+    for name, value in _facts(found):
+        facts.add_row(name, Text(value))  # a file name may look like markup
+    parts: list[RenderableType] = [facts]
     for title, side in (("user", found.user_degrees), ("item", found.item_degrees)):
         quantiles = "  ".join(f"{q} {value:,.0f}" for q, value in side.quantiles.items())
         parts += [
@@ -45,15 +50,6 @@ def facts_table(found: Description) -> ResultTable:
             for q, value in side.quantiles.items()
         ]
     return ResultTable(("fact", "value"), tuple(rows), words=2, notes=tuple(found.warnings))
-
-
-def _facts_grid(found: Description) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold")
-    table.add_column()
-    for name, value in _facts(found):
-        table.add_row(name, Text(value))  # a file name may look like markup
-    return table
 
 
 def _facts(found: Description) -> list[tuple[str, str]]:

@@ -56,9 +56,8 @@ def because(pick: Recommendation, *, lines: bool) -> str:
     With ``lines``, each reason is on its own line, because titles are long.
     """
     reasons = [reason for reason in pick.reasons if is_shown(reason.share, pick)]
-    most = SHOWN_REASONS + (
-        len(reasons) == SHOWN_REASONS + 1
-    )  # a single remaining reason is named as well
+    has_one_more = len(reasons) == SHOWN_REASONS + 1  # a single remaining reason is named as well
+    most = SHOWN_REASONS + has_one_more
     parts = [(reason.share, str(reason.title or reason.item)) for reason in reasons[:most]]
     if others := reasons[most:]:
         parts.append((sum(reason.share for reason in others), f"{len(others)} others"))

@@ -96,7 +96,8 @@ def candidates(names: Sequence[str], role: str) -> list[int]:
     plain = [plain_name(name) for name in names]
     if known := [plain.index(name) for name in KNOWN_NAMES[role] if name in plain]:
         return known[:1]
-    endings = [j for j, name in enumerate(names) if _endings(name) & _known_endings(role)]
+    known_endings = {*ENDINGS.get(role, KNOWN_NAMES[role])}
+    endings = [j for j, name in enumerate(names) if _endings(name) & known_endings]
     if len(endings) == 1:
         return endings
     grades = [_grade(words_of(name), role) for name in names]
@@ -108,10 +109,6 @@ def _endings(name: str) -> set[str]:
     """The last words of a name, joined: click_article_id ends with articleid and id."""
     words = [word for word in re.split(r"[_\-\s]+", name.strip()) if word]
     return {plain_name("".join(words[start:])) for start in range(1, len(words))}
-
-
-def _known_endings(role: str) -> set[str]:
-    return set(ENDINGS.get(role, KNOWN_NAMES[role]))
 
 
 def _grade(words: list[str], role: str) -> int:

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from shlex import quote
 from typing import Any
 
@@ -163,6 +164,14 @@ def choose_columns(
         if len(spare) == 1:
             found["time"] = spare[0]
     return found
+
+
+def check_not_requested(names: Names, skip: bool, path: Path, content: str = "none") -> None:
+    """Raise if a column was requested, or skipping bad rows, for a file without columns."""
+    requested = [role for role, name in names.items() if name is not None]
+    if skip or requested:
+        setting = requested[0] if requested else "skip_bad_rows"
+        raise ItemfoldError(f"'{setting}' needs a file with columns, and {path} has {content}")
 
 
 def _id_candidates(names: list[str], role: str, sample: Sample | None) -> list[int]:
@@ -345,7 +354,10 @@ def to_number(value: Any, role: str, day_first: bool | None = None) -> float:
         moment = value
     else:
         try:
-            moment = dt.datetime.fromisoformat(_iso(value.strip()))
+            text = value.strip()
+            in_utc = text.endswith(" UTC")  # `fromisoformat` takes an offset only
+            iso = f"{text.removesuffix(' UTC')}+00:00" if in_utc else text
+            moment = dt.datetime.fromisoformat(iso)
         except ValueError:
             return date_seconds(value, day_first)
     if not isinstance(moment, dt.datetime):
@@ -362,11 +374,6 @@ def _decimal_or_opinion(value: str, role: str) -> float:
     if role == "rating" and text.lower() in OPINIONS:
         return OPINIONS[text.lower()]
     raise ValueError(f"not a number: {text[:60]!r}")
-
-
-def _iso(text: str) -> str:
-    """A date in the format of `fromisoformat`, with UTC as an offset."""
-    return f"{text.removesuffix(' UTC')}+00:00" if text.endswith(" UTC") else text
 
 
 def column_problem(value: Any, role: str) -> str:

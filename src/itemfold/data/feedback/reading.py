@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -64,9 +63,15 @@ def read_feedback(place: str | Path, *, skip: bool = False) -> RawTable:
 def _interactions(
     store: FeedbackStore, skip: bool, skipped: Counter[str]
 ) -> dict[tuple[str, str], list[Row]]:
-    """The likes and clicks of each pair of a user and an item."""
+    """The likes and clicks of each pair of a user and an item; others are counted, or raise."""
     taken: dict[tuple[str, str], list[Row]] = {}
-    for row in _rows(store, skip, skipped):
+    for place, entry in store.entries():
+        row, problem = _parsed(entry) if isinstance(entry, bytes) else (entry, "")
+        if problem and not skip:
+            raise ItemfoldError(f"{place}: {problem}; {HOW_TO_SKIP}")
+        if problem or row.get("user_id") is None:
+            skipped[problem or UNKNOWN_USER] += 1
+            continue
         event = row.get("event", "liked")
         pair = str(row["user_id"]), str(row["item_id"])
         if event == "disliked" and pair in taken:
@@ -76,20 +81,6 @@ def _interactions(
         else:
             skipped[f"the event is {event}"] += 1
     return taken
-
-
-def _rows(store: FeedbackStore, skip: bool, skipped: Counter[str]) -> Iterator[Row]:
-    """The events with a user and an item, in order; others are counted, or raise."""
-    for place, entry in store.entries():
-        row, problem = _parsed(entry) if isinstance(entry, bytes) else (entry, "")
-        if not problem and row.get("user_id") is None:
-            skipped[UNKNOWN_USER] += 1
-        elif not problem:
-            yield row
-        elif skip:
-            skipped[problem] += 1
-        else:
-            raise ItemfoldError(f"{place}: {problem}; {HOW_TO_SKIP}")
 
 
 def _parsed(line: bytes) -> tuple[Row, str]:

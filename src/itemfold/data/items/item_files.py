@@ -49,6 +49,17 @@ def read_titles(path: Path, item: str | None = None, title: str | None = None) -
     return ids, titles, genres
 
 
+def titles_of_frame(
+    frame: Any, item: str | None = None, title: str | None = None
+) -> dict[Any, str]:
+    """The title of each item id in a pandas or polars frame; the columns are named or guessed."""
+    frame = frame.collect() if type(frame).__name__ == "LazyFrame" else frame
+    columns = list(frame.columns)
+    at = title_columns("'titles'", [str(column) for column in columns], [], item, title)
+    pairs = zip(*(frame[columns[at[role]]].to_list() for role in ("item", "title")), strict=True)
+    return {key: str(text) for key, text in pairs if text is not None and text == text}
+
+
 def has_titles(path: Path) -> bool:
     """Whether a table has a column of item ids and one of titles, by their names."""
     try:

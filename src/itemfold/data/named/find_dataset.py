@@ -62,14 +62,19 @@ def data_variable() -> str | None:
     return folder or None
 
 
+def dataset_parents(data_root: str | Path | None = None) -> list[Path]:
+    """The folders that may hold named data sets: the given or configured one, then the cache."""
+    root = data_root if data_root is not None else data_variable()
+    return [*([Path(root).expanduser()] if root else []), cache_folder()]
+
+
 def find(
     name: str, dataset: Dataset, data_root: str | Path | None, weighting: dict[str, Any]
 ) -> Interactions:
     """Read a named data set from the first folder that has it, else download it."""
-    root = data_root if data_root is not None else data_variable()
     if data_root is not None and not Path(data_root).expanduser().is_dir():
         raise ItemfoldError(f"'data_root' must be an existing folder, got '{data_root}'")
-    parents = [*([Path(root).expanduser()] if root else []), cache_folder()]
+    parents = dataset_parents(data_root)
     if dataset.by_users:
         return _find_user_split(name, dataset, [parent / name for parent in parents], weighting)
     for parent in parents:

@@ -23,12 +23,12 @@ from itemfold.data.preparing.inputs import (
 )
 from itemfold.data.preparing.work import Work
 from itemfold.data.readers.baskets import basket_pairs, is_basket_file
-from itemfold.data.readers.delimited import asked_header, header_of, text_records
+from itemfold.data.readers.delimited import header_of, sniff_table, text_records
 from itemfold.data.readers.files import RowRules
 from itemfold.data.readers.json_table import is_json, open_json
 from itemfold.data.readers.packed import checked_encoding, encoding_note, packing_of
 from itemfold.data.readers.parquet import is_parquet
-from itemfold.data.readers.text_format import Record, TextFormat, sniff
+from itemfold.data.readers.text_format import Record, TextFormat
 from itemfold.data.readers.wide import is_wide, wide_entries
 from itemfold.errors import ItemfoldError
 
@@ -50,7 +50,7 @@ def open_input(
     if is_json(path):
         roles, rows, remarks = _json_rows(path, rules)
     else:
-        form, records = sniff(path, asked_header(path, names, rules.header))
+        form, records = sniff_table(path, names, rules.header)
         form = replace(form, encoding=checked_encoding(path, form.encoding))
         found = _text_rows(path, rules, form, records)
         if found is None:

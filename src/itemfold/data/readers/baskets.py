@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from itemfold.data.columns.columns import Names, RawTable, object_array
+from itemfold.data.columns.columns import Names, RawTable, check_not_requested, object_array
 from itemfold.data.readers.packed import encoding_note
 from itemfold.data.readers.text_format import Record, TextFormat, records_of
 from itemfold.errors import ItemfoldError
@@ -53,12 +53,7 @@ def basket_pairs(
     path: Path, names: Names, form: TextFormat, *, skip: bool = False
 ) -> tuple[Iterator[tuple[str, str]], str]:
     """The pairs of users and items of a file of lists, line by line, and how it was read."""
-    requested = next((role for role, name in names.items() if name is not None), None)
-    if skip or requested:
-        setting = requested or "skip_bad_rows"
-        raise ItemfoldError(
-            f"'{setting}' needs a file with columns, and {path} has a list of ids on each line"
-        )
+    check_not_requested(names, skip, path, "a list of ids on each line")
     heads: set[str] = set()
     counts: Counter[str] = Counter()
     n_lines = 0

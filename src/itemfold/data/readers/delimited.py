@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.columns.bad_rows import find_problems, kept_rows
-from itemfold.data.columns.column_guess import Sample, names_columns
+from itemfold.data.columns.column_guess import names_columns
 from itemfold.data.columns.columns import (
     Layout,
     Names,
@@ -54,32 +54,43 @@ class Header:
         )
 
 
-def read_header(
-    path: Path, names: Names, more: Sequence[str] = (), *, header: bool | None = None
-) -> Header:
-    """Read the names of the columns of a text file, and choose those of each role.
+def sniff_table(path: Path, names: Names, header: bool | None) -> tuple[TextFormat, list[Record]]:
+    """The format of a text file and its first rows; a row with a requested name is a header.
 
-    ``more`` names columns that follow those of the file. ``header`` says whether the first row has
-    names; without them, columns are called 1, 2, …
+    ``header`` says whether the first row has names; None recognises it.
     """
-    form, rows = sniff(path, asked_header(path, names, header))
-    return header_of(path, names, form, rows, more)
+    requested = {str(name) for name in names.values() if name is not None}
+    if header is None and requested:
+        form, rows = sniff(path, header=True)
+        if requested & {field.strip() for field in rows[0][1]}:
+            return form, rows
+    return sniff(path, header)
 
 
 def header_of(
     path: Path, names: Names, form: TextFormat, rows: list[Record], more: Sequence[str] = ()
 ) -> Header:
-    """The header of a file with this format and these first rows."""
-    line, first = rows[0]
+    """The columns of a file with this format and these first rows, and the one of each role.
+
+    ``more`` names columns that follow those of the file. Columns without names are called 1, 2, …
+    """
+    (line, first), rest = rows[0], [fields for _, fields in rows[1:]]
     if len(first) == 1:
         listed = ", ".join(TextFormat(sep).shown for sep in SEPARATORS)
         raise ItemfoldError(
             f"{path}, line {line}: found one column, {first[0][:60]!r}; expected a user and an "
             f"item column, separated by one of {listed}"
         )
-    first = [*first, ""] if _ends_open(rows) else first
-    columns = first if form.header else [str(n) for n in range(1, len(first) + 1)]
-    sample = sample_of(rows, form.header, len(columns))
+    if rest and all(len(f) == len(first) + 1 and not f[-1] for f in rest):
+        first = [*first, ""]  # all other lines end with a separator: an extra empty field
+    width = len(first)
+    columns = first if form.header else [str(n) for n in range(1, width + 1)]
+    data = rest if form.header else [rows[0][1], *rest]
+    whole = [fields for fields in data if len(fields) == width]
+
+    def sample(j: int) -> list[str]:  # columns from folder names have no values
+        return [fields[j] for fields in whole] if j < width else []
+
     try:
         at = choose_columns([*columns, *more], names, str(path), sample, header=form.header)
     except ItemfoldError as error:
@@ -88,27 +99,6 @@ def header_of(
         raise ItemfoldError(f"{error}; {_hint(form, line, first)}") from error
     layout = layout_of(columns, at, sample, header=form.header)
     return Header(line, columns, at, form, layout)
-
-
-def _ends_open(rows: list[Record]) -> bool:
-    """Whether all lines but the first end with a separator and thus have an extra empty field."""
-    (_, first), rest = rows[0], [fields for _, fields in rows[1:]]
-    return bool(rest) and all(len(f) == len(first) + 1 and not f[-1] for f in rest)
-
-
-def sample_of(rows: list[Record], header: bool, width: int) -> Sample:
-    """The values of a column in some rows; columns from folder names have none."""
-    whole = [fields for _, fields in rows[int(header) :] if len(fields) == width]
-    return lambda j: [fields[j] for fields in whole] if j < width else []
-
-
-def asked_header(path: Path, names: Names, header: bool | None) -> bool | None:
-    """Whether the first row has names, if a requested name decides it."""
-    asked = [str(name) for name in names.values() if name is not None]
-    if header is not None or not asked:
-        return header
-    _, rows = sniff(path, header=True)
-    return True if set(asked) & {field.strip() for field in rows[0][1]} else None
 
 
 def _hint(form: TextFormat, line: int, first: list[str]) -> str:
@@ -125,7 +115,8 @@ def read_delimited(
     path: Path, names: Names, *, skip: bool = False, header: bool | None = None
 ) -> RawTable:
     """Read the columns of a text file."""
-    return read_rows(path, read_header(path, names, header=header), names, skip=skip)
+    form, rows = sniff_table(path, names, header)
+    return read_rows(path, header_of(path, names, form, rows), names, skip=skip)
 
 
 def read_rows(path: Path, found: Header, names: Names, *, skip: bool = False) -> RawTable:

@@ -15,23 +15,23 @@ from itemfold.data.feedback.file_store import FILES as FEEDBACK_FILES
 from itemfold.data.feedback.reading import is_feedback, read_feedback
 from itemfold.data.items.item_files import has_titles
 from itemfold.data.readers.baskets import is_basket_file, read_baskets
-from itemfold.data.readers.delimited import asked_header, header_of, read_rows
+from itemfold.data.readers.delimited import header_of, read_rows, sniff_table
 from itemfold.data.readers.given_split import ignored_note, read_given_split, split_files
 from itemfold.data.readers.json_table import is_json, open_json, read_json
 from itemfold.data.readers.lightgcn import read_lightgcn
 from itemfold.data.readers.packed import SUFFIXES, checked_encoding, plain_suffix
 from itemfold.data.readers.parquet import is_parquet, read_parquet, read_parquet_parts
-from itemfold.data.readers.text_format import sniff
 from itemfold.data.readers.user_split import is_user_split, read_split_folder
 from itemfold.data.readers.wide import is_wide, read_wide
 from itemfold.errors import ItemfoldError
 
 WILD = re.compile(r"[*?\[]")  # in patterns of file names
-NO_BAD_ROWS = "'skip_bad_rows' needs a table with columns, and {} has none"
+
 TABLES = (
     ".csv", ".tsv", ".inter", ".rating", ".dat", ".data", ".txt", ".json", ".jsonl", ".ndjson"
 )  # fmt: skip
 MOVIELENS = {"ratings.csv": "movies.csv", "ratings.dat": "movies.dat", "u.data": "u.item"}  # titles
+OF_A_RUN = ("config.toml", "ids.json")  # files of a run folder
 ABOUT = ("readme", "license", "licence", "citation")  # files about data
 IN_FOLDERS = (
     "expected train.txt, MovieLens's ratings, parquet files or {feedback} in the folder, the files "
@@ -114,7 +114,7 @@ def read_file(path: Path, rules: RowRules) -> RawTable:
         return read_parquet(path, names, skip=skip)
     if is_json(path):
         return read_json(path, names, skip=skip)
-    form, rows = sniff(path, asked_header(path, names, rules.header))
+    form, rows = sniff_table(path, names, rules.header)
     is_list = (rules.header is None or not form.even) and is_basket_file(form, rows)
     if is_list or is_wide(names, form, rows):
         form = replace(form, encoding=checked_encoding(path, form.encoding))
@@ -139,12 +139,15 @@ def _check_alone(path: Path) -> None:
 
 def _read_folder(path: Path, rules: RowRules) -> tuple[RawTable, Path | None]:
     names, skip = rules.names, rules.skip
+    if all((path / name).is_file() for name in OF_A_RUN):
+        raise ItemfoldError(
+            f"{path}: is a run folder, not data; pass the data that it was trained on, or retrain "
+            f"it on all data with itemfold train --final {path}"
+        )
     if is_user_split(path):
         return read_split_folder(path, names, skip=skip, header=rules.header), None
     if (path / "train.txt").is_file():
-        if skip:
-            raise ItemfoldError(NO_BAD_ROWS.format(path / "train.txt"))
-        return read_lightgcn(path, names), None
+        return read_lightgcn(path, names, skip=skip), None
     for ratings in (path / name for name in MOVIELENS):
         if ratings.is_file():
             return read_file(ratings, rules), _titles_beside(ratings)
@@ -176,7 +179,7 @@ def _has_pairs(path: Path, rules: RowRules) -> bool:
         if is_json(path):
             choose_columns(open_json(path).names, rules.names, str(path))
             return True
-        form, rows = sniff(path, asked_header(path, rules.names, rules.header))
+        form, rows = sniff_table(path, rules.names, rules.header)
         return not form.header or bool(header_of(path, rules.names, form, rows))
     except ItemfoldError:
         return False

@@ -26,14 +26,11 @@ def part_of(path: Path) -> str:
     >>> [part_of(Path(name)) for name in ("ml.train.inter", "Test.csv", "my_val.txt", "plays.csv")]
     ['train', 'test', 'valid', '']
     """
-    words = _without_packing(path).lower().split(".")
+    name = path.stem if path.suffix.lower() in SUFFIXES else path.name
+    words = name.lower().split(".")
     words = [word for part in words[: max(1, len(words) - 1)] for word in re.split("[_-]", part)]
     named = {part for part, names in PARTS.items() if set(names) & {words[0], words[-1]}}
     return named.pop() if len(named) == 1 else ""
-
-
-def _without_packing(path: Path) -> str:
-    return path.stem if path.suffix.lower() in SUFFIXES else path.name
 
 
 def split_files(files: Sequence[Path]) -> dict[str, Path]:

@@ -7,20 +7,17 @@ from typing import NoReturn
 import numpy as np
 
 from itemfold.data.array_types import Ints
-from itemfold.data.columns.columns import Names, RawTable
+from itemfold.data.columns.columns import Names, RawTable, check_not_requested
 from itemfold.data.readers.given_split import valid_note
 from itemfold.errors import ItemfoldError
 
 
-def read_lightgcn(folder: Path, names: Names) -> RawTable:
+def read_lightgcn(folder: Path, names: Names, *, skip: bool = False) -> RawTable:
     """Read a folder with train.txt and optionally test.txt, whose pairs are held out.
 
     Pairs of valid.txt join those of train.txt.
     """
-    for role in (role for role, requested in names.items() if requested is not None):
-        raise ItemfoldError(
-            f"'{role}' needs a file with columns, and {folder / 'train.txt'} has none"
-        )
+    check_not_requested(names, skip, folder / "train.txt")
     users, items = read_adjacency(folder / "train.txt")
     if len(users) == 0:
         raise ItemfoldError(f"{folder / 'train.txt'}: no user has an item")

@@ -99,9 +99,10 @@ def _member(path: Path, archive: zipfile.ZipFile) -> str:
     files = [
         name
         for name in listed
-        if not name.endswith("/") and not Path(name).name.startswith((".", "__MACOSX"))
+        if not name.endswith("/")
+        and not name.startswith("__MACOSX")
+        and not Path(name).name.startswith((".", "__MACOSX"))
     ]
-    files = [name for name in files if not name.startswith("__MACOSX")]
     if len(files) != 1:
         some = ", ".join(files[:8]) + (", …" if len(files) > 8 else "")
         raise ItemfoldError(

@@ -104,7 +104,8 @@ def recognised(text: str, suffix: str = "") -> TextFormat:
     >>> recognised("1::10::5\\n1::11::4\\n").sep, recognised("a b c\\nd e\\n").even
     ('::', False)
     """
-    skip = _lines_before(text)
+    before = takewhile(lambda line: BEFORE.match(line.rstrip("\r\n")), io.StringIO(text))
+    skip = sum(1 for _ in before)
     best: tuple[tuple[float, ...], TextFormat] | None = None
     for order, sep in enumerate(SEPARATORS):
         form = TextFormat(sep, _has_quotes(text, sep, suffix), skip=skip)
@@ -112,23 +113,14 @@ def recognised(text: str, suffix: str = "") -> TextFormat:
         widths = Counter(map(len, rows))
         if not rows or (len(rows[0]) < 2 and widths[1] > (1 - SPLIT) * len(rows)):
             continue
-        known = names_columns(rows[0]) and not (sep == " " and _is_separated(rows[0]))
+        # in lists of names with spaces, some "names" have a separator inside
+        is_list = sep == " " and any(mark in name for mark in SEPARATORS for name in rows[0])
+        known = names_columns(rows[0]) and not is_list
         even = known or max(widths.values()) >= EVEN * len(rows)
         rank = (known, even, sep != " ", len(rows[0]) if even else 0, -order)
         if best is None or rank > best[0]:
             best = rank, replace(form, even=even)
     return best[1] if best else TextFormat(",", skip=skip)
-
-
-def _is_separated(fields: list[str]) -> bool:
-    """Whether some fields have a separator inside, as in lists of names with spaces."""
-    return any(sep in field for sep in SEPARATORS for field in fields)
-
-
-def _lines_before(text: str) -> int:
-    """Number of lines before the first row."""
-    lines = io.StringIO(text)
-    return sum(1 for _ in takewhile(lambda line: BEFORE.match(line.rstrip("\r\n")), lines))
 
 
 def _has_quotes(text: str, sep: str, suffix: str) -> bool:

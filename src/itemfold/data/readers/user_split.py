@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from itemfold.data.columns.columns import Names, RawTable
+from itemfold.data.columns.columns import Names, RawTable, check_not_requested
 from itemfold.data.readers.delimited import read_delimited
 from itemfold.data.readers.lightgcn import read_adjacency
 from itemfold.data.readers.packed import plain_suffix
@@ -104,10 +104,7 @@ def _styles(files: dict[str, list[Path]]) -> list[Style]:
 
 def _read(path: Path, names: Names, style: Style, skip: bool, header: bool | None) -> RawTable:
     if plain_suffix(path) == ".txt":
-        requested = next((role for role, name in names.items() if name is not None), None)
-        if skip or requested:
-            setting = requested or "skip_bad_rows"
-            raise ItemfoldError(f"'{setting}' needs a file with columns, and {path} has none")
+        check_not_requested(names, skip, path)
         users, items = read_adjacency(path)
         if not len(users):
             raise ItemfoldError(f"{path}: no user has an item")

@@ -68,16 +68,13 @@ def read_user_split(
     """
     sources = {"train": train, "shown": shown, "hidden": hidden}
     sources |= {"valid_shown": valid_shown, "valid_hidden": valid_hidden}
-    parts = dict(
-        zip(
-            sources,
-            (
-                *(UserPart.TRAIN, UserPart.TEST_SHOWN, UserPart.TEST_HIDDEN),
-                *(UserPart.VALID_SHOWN, UserPart.VALID_HIDDEN),
-            ),
-            strict=True,
-        )
-    )
+    parts = {
+        "train": UserPart.TRAIN,
+        "shown": UserPart.TEST_SHOWN,
+        "hidden": UserPart.TEST_HIDDEN,
+        "valid_shown": UserPart.VALID_SHOWN,
+        "valid_hidden": UserPart.VALID_HIDDEN,
+    }
     given = {parts[key]: key for key, source in sources.items() if source is not None}
     places = {part: f"'{key}'" for key, part in parts.items()}
     check_complete(given, places)

@@ -28,9 +28,7 @@ MIN_ITEMS = 20  # with fewer items nothing is said
 LEAST = 1.5  # below this, the choice on random validation is hardly affected
 HIDDEN = 2.0  # hidden items for each shown one from which a note asks if they are swapped
 OLDER = 0.9  # share of a test part before the median of training; in a random draw a half
-DEVIATIONS = (
-    6.0  # above the mean of a random draw; the largest of 20,000 simulated random splits: 5.0
-)
+DEVIATIONS = 6.0  # above the mean of random draws; the largest of 20,000 simulated splits has 5.0
 
 
 @dataclass(frozen=True)

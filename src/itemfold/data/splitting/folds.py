@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from itemfold.data.array_types import Bools, Ints
+from itemfold.data.csr import row_of_entry
 from itemfold.errors import ItemfoldError
 from itemfold.validation import positive_integer
 
@@ -35,8 +36,7 @@ def fold_entries(matrix: sp.csr_array, folds: int, fold: int, rng: np.random.Gen
     >>> sum(part.astype(int) for part in made).tolist()
     [1, 1, 1, 1, 0]
     """
-    count = np.diff(matrix.indptr)
-    user = np.repeat(np.arange(len(count)), count)
+    count, user = np.diff(matrix.indptr), row_of_entry(matrix)
     order = np.lexsort((rng.random(matrix.nnz), user))  # random within each user
     place = np.empty(matrix.nnz, dtype=np.int64)
     place[order] = np.arange(matrix.nnz) - matrix.indptr[user]

@@ -64,7 +64,7 @@ class Periods:
         return self.train | self.valid
 
 
-def latest_share(times: Floats, past: Bools, share: float) -> Bools:
+def latest_part(times: Floats, past: Bools, share: float) -> Bools:
     """A mask of the latest fraction of the past; equal times stay together."""
     if not share or not past.any():
         return np.zeros(len(times), np.bool_)
@@ -106,7 +106,7 @@ def with_validation(
         )
         held[np.flatnonzero(past)[drawn]] = True
     else:
-        held = latest_share(times, past, valid)
+        held = latest_part(times, past, valid)
     return Periods(past & ~held, held, inside)
 
 
@@ -194,7 +194,7 @@ def _evaluated(
     return held if len(held) else None
 
 
-def account(times: Floats, periods: Periods, valid_by: str) -> list[str]:
+def boundary_note(times: Floats, periods: Periods, valid_by: str) -> list[str]:
     """A note with the boundaries of a split by time, and the option for a random split."""
     parts = [times[mask] for mask in (periods.train, periods.valid, periods.test)]
     if not all(len(part) for part in (parts[0], parts[2])):

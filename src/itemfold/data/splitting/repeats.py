@@ -57,11 +57,6 @@ class Events:
         np.maximum.at(out, self.entries[rows], self.times[rows])
         return out
 
-    def repeated_share(self, start: float) -> float:
-        """The fraction of the rows from ``start`` on whose pair also occurs before it."""
-        later, before = self.times >= start, self.within(self.times < start)
-        return float(before[self.entries[later]].mean()) if later.any() else 0.0
-
 
 def check_repeats(repeats: Any, data: Interactions) -> bool:
     """Whether a split uses repeats; raise if the data cannot."""
@@ -103,7 +98,8 @@ def repeat_note(data: Interactions, times: Floats, order: Ints, test: float) -> 
     if data.earlier is None or data.weights is not None:
         return []
     events = Events.of(data, times, order)
-    share = events.repeated_share(latest_from(events.times, test))
+    later = events.times >= latest_from(events.times, test)  # never empty
+    share = float(events.within(~later)[events.entries[later]].mean())
     if share < SUGGESTED:
         return []
     return [

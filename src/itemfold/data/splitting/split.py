@@ -223,13 +223,14 @@ class Split:
         if self.times is None:
             raise ItemfoldError(
                 f"'half_life' needs timestamps, and the split of {self.dataset.get('name')!r} has "
-                "none; name them with 'time'"
+                "none; name their column with time=… or --time-col"
             )
         times, latest = self.times, float(self.times.of(self.train, self.user_ids).max())
 
         def faded(matrix: sp.csr_array, ids: Any) -> sp.csr_array:
             factor = fading(np.maximum(latest - times.of(matrix, ids), 0), half_life)
-            return _with_data(matrix, matrix.data * factor)
+            parts = matrix.data * factor, matrix.indices, matrix.indptr
+            return sp.csr_array(parts, shape=matrix.shape)
 
         train = faded(self.train, self.user_ids)
         mean = float(train.data.mean())
@@ -298,7 +299,3 @@ class Split:
             itemfold.errors.LeakError: test target ... of user ... is also in training (...)
         """
         check_split(self)
-
-
-def _with_data(matrix: sp.csr_array, data: npt.NDArray[Any]) -> sp.csr_array:
-    return sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)

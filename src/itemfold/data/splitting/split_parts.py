@@ -68,7 +68,6 @@ def transductive_split(
     matrix: sp.csr_array,
     part: npt.NDArray[np.int8],
     settings: dict[str, Any],
-    past: bool = False,
 ) -> Split:
     """A split of known users; ``part`` assigns each interaction to TRAIN, VALID or TEST."""
     train, valid, test = (take_entries(matrix, part == p) for p in (TRAIN, VALID, TEST))
@@ -77,10 +76,8 @@ def transductive_split(
     known = as_sorted(train + valid)
     users = np.arange(data.n_users, dtype=np.int64)
     ids = data.user_ids.external(users)
-    valid_part = (
-        held_out_part(train, valid, users, ids, "validation", notes, past) if valid.nnz else None
-    )
-    test_part = held_out_part(known, test, users, ids, "test", notes, past)
+    valid_part = held_out_part(train, valid, users, ids, "validation", notes) if valid.nnz else None
+    test_part = held_out_part(known, test, users, ids, "test", notes)
     parts = (train, valid_part, test_part)
     return finished_split(data, "transductive", parts, data.user_ids, columns, settings, notes)
 

@@ -16,7 +16,7 @@ from itemfold.data.csr import (
     take_columns,
     take_entries,
 )
-from itemfold.data.datasets import DATASETS
+from itemfold.data.datasets import is_named
 from itemfold.data.interactions import Interactions
 from itemfold.data.items.item_features import titles_and_genres
 from itemfold.data.splitting.folds import check_fold, fold_entries, fold_first
@@ -165,7 +165,8 @@ def split_users(
         >>> split.n_users, len(split.valid), len(split.test)
         (42, 6, 12)
     """
-    check_share("test", test, low=0), check_share("valid", valid)
+    check_share("test", test, low=0)
+    check_share("valid", valid)
     check_share("fold_in", fold_in, low=0)
     if valid + test >= 1:
         raise ItemfoldError(f"'valid' and 'test' must leave training users, got {valid} and {test}")
@@ -376,8 +377,7 @@ def default_strategy(
 
 def prefers_time(data: Interactions) -> bool:
     """Whether data is split by time if its times are usable."""
-    is_named = str(data.source.get("data", "")).partition(":")[0] in DATASETS
-    return data.times is not None and data.held_out is None and not is_named
+    return data.times is not None and data.held_out is None and not is_named(data)
 
 
 def _dithers(rounding: str) -> bool:

@@ -12,11 +12,11 @@ from itemfold.data.csr import row_of_entry, take_entries
 from itemfold.data.interactions import Interactions
 from itemfold.data.splitting.periods import (
     Periods,
-    account,
+    boundary_note,
     cut_window,
     empty_period,
     latest_from,
-    latest_share,
+    latest_part,
     split_of_periods,
     unseen_items_note,
     with_validation,
@@ -88,7 +88,8 @@ def split_by_time(
         720
     """
     rng = seeded(seed)
-    check_share("test", test, low=0), check_share("valid", valid)
+    check_share("test", test, low=0)
+    check_share("valid", valid)
     one_of("new_users", new_users, NEW_USERS)
     matrix, order = sorted_matrix(data)
     times = times_of(data, "split_by_time")[order]
@@ -104,8 +105,12 @@ def split_by_time(
         raise ItemfoldError(f"{data.name!r} cannot be split by time: {problem}")
     train = take_entries(matrix, periods.train)
     columns, notes = item_columns(train, unseen_items)
-    notes = [*account(times, periods, valid_by), *unseen_items_note(matrix, periods, unseen_items),
-             *notes, *suggestion]  # fmt: skip
+    notes = [
+        *boundary_note(times, periods, valid_by),
+        *unseen_items_note(matrix, periods, unseen_items),
+        *notes,
+        *suggestion,
+    ]
     rows = np.arange(data.n_users) if new_users == "drop" else np.flatnonzero(np.diff(train.indptr))
     settings = {"strategy": "time", "seed": seed, "valid": valid, "test": test}
     settings |= {"unseen_items": unseen_items, "new_users": new_users}
@@ -157,7 +162,8 @@ def split_window(
     if window > windows:
         raise ItemfoldError(f"'window' must be at most 'windows' ({windows}), got {window}")
     one_of("new_users", new_users, NEW_USERS)
-    check_share("start", start, low=0), check_share("valid", valid)
+    check_share("start", start, low=0)
+    check_share("valid", valid)
     rng = seeded(seed)
     matrix, order = sorted_matrix(data)
     times = times_of(data, "split_rolling")[order]
@@ -298,8 +304,8 @@ def time_problem(data: Interactions, valid: float = 0.25, test: float = 0.2) -> 
     if data.times is None:
         return "there are no times"
     times = np.asarray(data.times)
-    inside = latest_share(times, np.ones(len(times), np.bool_), test)
-    held = latest_share(times, ~inside, valid)
+    inside = latest_part(times, np.ones(len(times), np.bool_), test)
+    held = latest_part(times, ~inside, valid)
     periods = Periods(~inside & ~held, held, inside)
     if problem := empty_period(times, periods, validates=bool(valid), tests=bool(test)):
         return problem
@@ -314,7 +320,10 @@ def time_problem(data: Interactions, valid: float = 0.25, test: float = 0.2) -> 
 def times_of(data: Interactions, strategy: str) -> Floats:
     """The times of the data; raises if it has none, or if all are equal."""
     if data.times is None:
-        none = f"{strategy} needs timestamps, and {data.name!r} has none; name them with 'time'"
+        none = (
+            f"{strategy} needs timestamps, and {data.name!r} has none; name their column with "
+            "time=… or --time-col"
+        )
         raise ItemfoldError(data.left_out.get("time", none))
     if len(data) and data.times.min() == data.times.max():
         raise ItemfoldError(

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.array_types import Bools
-from itemfold.data.csr import as_sorted, pick_share, take_entries
+from itemfold.data.csr import as_sorted, pick_share, row_of_entry, take_entries
 from itemfold.data.interactions import Interactions
 from itemfold.data.splitting.split import HeldOut, Split
 from itemfold.data.splitting.split_parts import (
@@ -46,7 +46,7 @@ def split_given_users(
         rng = seeded(seed)
         drawn = np.sort(rng.permutation(train_rows)[: round(valid * len(train_rows))])
         train_rows, valid_rows = np.setdiff1d(train_rows, drawn), drawn
-        whole = np.isin(np.repeat(np.arange(data.n_users), np.diff(matrix.indptr)), drawn)
+        whole = np.isin(row_of_entry(matrix), drawn)
         dither = rounding == "random"
         drawn_part = take_entries(matrix, whole)
         shown = pick_share(drawn_part, fold_in, rng, least=1, leave=1, dither=dither)

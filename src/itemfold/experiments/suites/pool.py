@@ -36,7 +36,7 @@ class JobResult:
 
     content: dict[str, Any]
     error: str = ""
-    unexpected: bool = False  # not an ItemfoldError: the GPU context may be unusable
+    unexpected: bool = False  # a bug or a crash: the GPU context may be unusable
 
 
 def _attempt(perform: Perform[J], job: J) -> JobResult:
@@ -44,6 +44,8 @@ def _attempt(perform: Perform[J], job: J) -> JobResult:
         return JobResult(perform(job))
     except ItemfoldError as error:
         return JobResult({}, str(error))
+    except OSError as error:  # such as a full disk
+        return JobResult({}, f"{error.filename or 'a file'}: {error.strerror or error}")
     except Exception as error:
         traceback.print_exc()
         return JobResult({}, f"{type(error).__name__}: {error}", unexpected=True)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Mapping, MutableSequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
@@ -20,7 +21,6 @@ from itemfold.serving.http.admission.body_limit import BodyLimit
 from itemfold.serving.http.admission.load_shedding import LoadShedding
 from itemfold.serving.http.admission.work_queue import WorkQueue
 from itemfold.serving.http.api.errors import add_error_handlers
-from itemfold.serving.http.api.examples import with_known_ids
 from itemfold.serving.http.api.feedback_writer import FeedbackWriter
 from itemfold.serving.http.api.routes import Api
 from itemfold.serving.http.dashboard.routes import Dashboard
@@ -29,7 +29,7 @@ from itemfold.serving.http.monitoring.observer import RUN_FINGERPRINT, RequestOb
 from itemfold.serving.http.monitoring.telemetry import Telemetry
 from itemfold.serving.http.page_routes import add_page
 from itemfold.serving.http.processes.reloader import Reloader
-from itemfold.serving.http.runs import ServedRuns
+from itemfold.serving.http.runs import ServedRun, ServedRuns
 from itemfold.serving.http.settings import ServiceSettings
 
 
@@ -109,7 +109,7 @@ def create_app(
     read = None if settings.feedback is None else open_store(settings.feedback)
     app.include_router(Dashboard(runs, telemetry, read).router(), prefix="/v1")
     describe = app.openapi
-    app.openapi = lambda: with_known_ids(describe(), next(iter(runs)))  # type: ignore[method-assign]
+    app.openapi = lambda: _with_known_ids(describe(), next(iter(runs)))  # type: ignore[method-assign]
     add_page(app, settings.image_hosts)
     add_error_handlers(app)
     for run in runs:
@@ -152,3 +152,19 @@ def _add_middleware(
     if settings.metrics_port is not None:
         app.add_middleware(MetricsPort, telemetry=state.telemetry, port=settings.metrics_port)
     app.add_middleware(HostCheck, names=settings.allowed_hosts)
+
+
+def _with_known_ids(document: dict[str, Any], run: ServedRun) -> dict[str, Any]:
+    """The OpenAPI document with an item and a user of a run in its examples."""
+    known = run.recommender.run
+    ids = {"ITEM_ID": str(known.item_ids.ids[0]), "USER_ID": str(known.user_ids.ids[0])}
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: filled(part) for key, part in value.items()}
+        if isinstance(value, list):
+            return [filled(part) for part in value]
+        return ids.get(value, value) if isinstance(value, str) else value
+
+    out: dict[str, Any] = filled(document)
+    return out

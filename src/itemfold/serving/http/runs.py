@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -62,7 +62,7 @@ class ServedRun:
 
     def history(self, user: Any) -> list[int]:
         """Rows of the items in the training history of a known user."""
-        users, train = self.recommender.run.user_ids, self.recommender.train
+        users, train = self.recommender.run.user_ids, self.recommender.interactions
         rows: list[int] = trained_history(user, None, users, train).items.tolist()
         return rows
 
@@ -73,8 +73,7 @@ class ServedRun:
     def answer(self, arguments: Mapping[str, Any]) -> Answer:
         """The list of `Recommender.recommend` for these arguments, signed by this run."""
         picks = self.recommender.recommend(**arguments)
-        values = {field.name: getattr(picks, field.name) for field in fields(picks)}
-        return Answer(**values, run=self.name, run_fingerprint=self.fingerprint)
+        return Answer(**vars(picks), run=self.name, run_fingerprint=self.fingerprint)
 
 
 class ServedRuns:

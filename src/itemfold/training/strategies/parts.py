@@ -6,10 +6,9 @@ import copy
 import time
 
 from itemfold.data.splitting.split import HeldOut, Split
-from itemfold.errors import ItemfoldError
 from itemfold.models.base import Kind, Model
 from itemfold.models.hybrid import Hybrid
-from itemfold.models.hybrid_settings import make_part, renewed
+from itemfold.models.hybrid_settings import as_list, make_part, renewed
 from itemfold.settings.resolve import Request, Settings, resolve
 from itemfold.training.fitted import Context
 from itemfold.training.references import POPULARITY, popularity_model
@@ -28,11 +27,6 @@ def fit_linear(
     linear, _ = make_part("linear", settings.model.values["linear"], "rlae")
     if linear is None:
         return None
-    if linear.kind is not Kind.CLOSED_FORM:
-        raise ItemfoldError(
-            "'linear' must be a closed form, such as rlae or ease, got "
-            f"{type(linear).__name__}; give other models as 'others'"
-        )
     config = settings.train
     found, trials = closed_form.choose_settings(
         copy.deepcopy(linear), split, valid, config, context
@@ -54,10 +48,9 @@ def fit_others(
     A refit, or a resumed training, reuses the settings and epochs selected before.
     """
     out = list[Model]()
-    for number, value in enumerate(settings.model.values["others"] or ()):
+    for number, value in enumerate(as_list(settings.model.values["others"])):
         part, _ = make_part("others", value, "")
-        if part is None or part.kind is Kind.HYBRID:
-            raise ItemfoldError("'others' must not contain a hybrid")
+        assert part is not None  # the constructor of the hybrid checks that
         shared = {name: getattr(settings.train, name) for name in ("seed", "device", "metric")}
         own = resolve(Request({"model": copy.deepcopy(part), "train": {**shared, "refit": False}}))
         known = state.others[number] if number < len(state.others) else None

@@ -6,10 +6,7 @@ import asyncio
 from collections import deque
 from typing import Protocol
 
-MIN_BUSY_DELAY_S, MAX_BUSY_DELAY_S = (
-    0.1,
-    1.0,
-)  # before a 503, because some clients retry immediately
+MIN_BUSY_DELAY_S, MAX_BUSY_DELAY_S = 0.1, 1.0  # before a 503: some clients retry immediately
 BUSY_PER_SECOND = 500  # more 503 responses would slow down other requests
 TICK_S = 0.02  # between two rounds of responses: one timer serves all connections
 

@@ -44,8 +44,9 @@ class StaggeredReload:
         if self._todo:
             self._asked = self._todo.pop(0)
             self._asked.order(*self._orders[0])
-        else:
-            self._finish()
+        else:  # all workers have answered
+            self._orders.popleft()
+            self._todo, self._is_accepted = None, False
 
     def _is_answered(self, asked: Worker, workers: Sequence[Worker]) -> bool:
         """Whether the current worker has replied or exited."""
@@ -73,7 +74,3 @@ class StaggeredReload:
                     self._orders.append((name, folder))
                     self._todo, self._is_accepted = [worker], True
                     return
-
-    def _finish(self) -> None:
-        self._orders.popleft()
-        self._todo, self._is_accepted = None, False

@@ -7,6 +7,7 @@ client does not read is dropped after a while.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from typing import Any
 
@@ -16,11 +17,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from itemfold.serving.http.access.api_keys import NO_KEY
 from itemfold.serving.http.admission.busy_responses import MAX_BUSY_DELAY_S
-from itemfold.serving.http.admission.work_queue import WorkQueue, until_disconnected
+from itemfold.serving.http.admission.work_queue import (
+    RETRY_SECONDS,
+    WorkQueue,
+    busy,
+    until_disconnected,
+)
 from itemfold.serving.http.monitoring.telemetry import Telemetry
 from itemfold.serving.http.protocol.connection_pool import ConnectionPool
 from itemfold.serving.http.protocol.parser import BoundedParser
-from itemfold.serving.http.protocol.raw_responses import BUSY, TOO_MANY, raw_response
 from itemfold.serving.http.protocol.transport import LingeringTransport
 from itemfold.serving.http.scope import HOLD, PLACE, UNREAD
 
@@ -29,6 +34,21 @@ MIN_READ = 2**16  # bytes of an answer that a client must read within `Limits.re
 SINGLE = re.compile(rb"POST (?:/v1)?/recommend[ ?]")
 LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d{1,9})\r")
 REASONS = {400: "Bad Request", 413: "Content Too Large", 431: "Request Header Fields Too Large"}
+
+
+def raw_response(status: str, sentence: str, *headers: str) -> bytes:
+    """A complete response with an error, for a request that does not reach the application."""
+    body = json.dumps({"error": sentence}, separators=(",", ":"))
+    lines = [f"HTTP/1.1 {status}", "Content-Type: application/json", "Cache-Control: no-store"]
+    lines += ["X-Content-Type-Options: nosniff", f"Content-Length: {len(body)}", *headers, "", body]
+    return "\r\n".join(lines).encode()
+
+
+UNAVAILABLE, RETRY = "503 Service Unavailable", f"Retry-After: {RETRY_SECONDS}"
+BUSY = raw_response(UNAVAILABLE, busy().detail, RETRY)
+TOO_MANY = raw_response(
+    UNAVAILABLE, "too many connections: try again later", RETRY, "Connection: close"
+)
 
 
 def is_whole_post(data: bytes) -> bool:
