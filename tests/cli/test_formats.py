@@ -204,3 +204,15 @@ def test_bad_options_are_one_sentence(options, message, tmp_path):
     result = call("compare", tmp_path, tmp_path, *options, code=2)
     (line,) = result.stderr.strip().splitlines()
     assert message in line
+
+
+def test_a_narrow_terminal_folds_headings_and_no_numbers():
+    names = ("ndcg@20", "genre_diversity@20", "miscalibration@20", "popularity_bias@20", "gini@20")
+    numbers = tuple(Figure(f"0.{n}{n}{n}{n}", (("", 0.1),)) for n in range(1, 6))
+    table = ResultTable(("slider", *names), (("0.55", *numbers),))
+    text = io.StringIO()
+    Console(file=text, width=60).print(on_terminal(table))
+    assert ["0.55", "0.1111", "0.2222", "0.3333", "0.4444", "0.5555"] in [
+        line.split() for line in text.getvalue().splitlines()
+    ]
+    assert max(map(len, text.getvalue().splitlines())) <= 60

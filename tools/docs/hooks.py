@@ -105,7 +105,8 @@ def spelling(parameter: Any) -> str:
 def default_of(parameter: Any) -> str:
     """The default of an option, unless it is empty."""
     value = parameter.default
-    if parameter.required or value is None or value is False or value == () or callable(value):
+    is_empty = value is None or value is False or value in ((), "")
+    if parameter.required or is_empty or callable(value):
         return ""
     return f" Default: `{value}`."
 

@@ -114,6 +114,9 @@ def on_terminal(table: ResultTable) -> RenderableType:
     """A table for a terminal."""
     shown = new_table(*table.columns, numbers=table.columns[table.words :])
     texts = table.texts()
+    for column, entries in zip(shown.columns, zip(*texts, strict=True), strict=False):
+        if column.justify == "right":  # in a narrow terminal headings are folded, numbers never
+            column.no_wrap, column.min_width = False, max(map(len, entries))
     has_groups = any(not cells[0] for cells in texts)
     for number, cells in enumerate(texts):
         if has_groups and number and cells[0]:
