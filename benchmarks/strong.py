@@ -20,7 +20,6 @@ from common import Verdicts, hardware, parser
 import numpy as np
 import scipy.sparse as sp
 import torch
-from scipy.linalg import lapack
 
 from itemfold.data.array_types import Floats
 from itemfold.data.datasets import load
@@ -148,15 +147,11 @@ def inverse_of_users(x: sp.csr_array, ridge: Floats) -> Floats:
         part = slice(start, min(start + ITEMS, m))
         out[:, part] = (scaled[part] @ x.T).toarray().T
     out[np.diag_indices(m)] += 1
-    out, wrong = lapack.dpotrf(out, lower=1, overwrite_a=1, clean=0)
-    out, singular = lapack.dpotri(out, lower=1, overwrite_c=1)
-    if wrong or singular:
+    matrix, wrong = torch.from_numpy(out), torch.empty((), dtype=torch.int32)  # shares the memory
+    torch.linalg.cholesky_ex(matrix, out=(matrix, wrong))  # LAPACK's potrf and potri
+    if wrong:
         raise SystemExit("the matrix of the users cannot be inverted")
-    for start in range(0, m, ITEMS):  # only one triangle was written
-        part = slice(start, min(start + ITEMS, m))
-        block = out[part, part]
-        out[part, part] = np.tril(block) + np.tril(block, -1).T
-        out[part, part.stop :] = out[part.stop :, part].T
+    torch.cholesky_inverse(matrix, out=matrix)
     return out
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from command import call
 
-from itemfold.cli.tables.suites import repetition
+from itemfold.cli.tables.suites import main_metric, repetition
 from itemfold.experiments.suites.results import read_tables
 from itemfold.experiments.suites.store import read_store
 from itemfold.experiments.suites.suite import load_suite
@@ -103,6 +103,11 @@ def test_a_closed_form_whose_seeds_are_equal_may_differ_by_rounding(folder):
         found = repetition(row, "ndcg@20", before)
         assert found is not None
         assert found.verdict == verdict
+
+
+def test_the_last_column_is_compared_as_on_the_pages_of_results():
+    assert main_metric(load_suite("losses")) == "ndcg@20"  # before it, NDCG of the whole list
+    assert main_metric(load_suite("strong")) == "ndcg@100"
 
 
 def test_a_plot_and_a_table_for_a_paper(folder, tmp_path):

@@ -5,7 +5,7 @@
     title = "Negatives by personalised PageRank"
     description = "What the table is about, in Markdown."
     baseline = "uniform"                     # the row that paired tests compare with
-    columns = ["recall@20", "ndcg@20"]       # the metrics of the table
+    columns = ["recall@20", "ndcg@20"]       # the metrics of the table; the last one is tested
     plot = ["ndcg@20"]                       # metrics of the plot; default: the last column
     cost = true                              # also show seconds per epoch and to the best epoch
     curve = "window"                         # rows NAME-1, NAME-2, … are the points of a curve
