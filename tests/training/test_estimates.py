@@ -1,5 +1,7 @@
 """How a budget is divided: estimates grow with the data, and forms follow from the time left."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,9 @@ from itemfold.data.splitting.splitters import split_interactions
 from itemfold.models.hybrid import Hybrid
 from itemfold.settings.resolve import Request, resolve
 from itemfold.training.fit import train
-from itemfold.training.strategies import candidates, estimates
+from itemfold.training.deadline import Deadline
+from itemfold.training.fitted import Context
+from itemfold.training.strategies import candidates, estimates, workbench
 from itemfold.training.strategies.estimates import (
     SOME_COLUMNS,
     SOME_NEIGHBOURS,
@@ -23,6 +27,8 @@ from itemfold.training.strategies.estimates import (
     sparse_seconds,
     start_seconds,
 )
+from itemfold.training.strategies.hybrid import Stages
+from itemfold.training.strategies.hybrid_state import HybridState
 
 
 def split_of(users: int, items: int) -> Split:
@@ -91,3 +97,21 @@ def test_a_network_without_time_for_epochs_stays_as_it_starts(
     monkeypatch.setattr(estimates, "EPOCH_SECONDS", 1.0)
     run = train(SMALL, model, budget=600.0, **fixed)
     assert (run.metrics["epochs"], run.metrics["best_epoch"]) == (0, 0)
+
+
+def test_without_time_the_linear_part_takes_the_faster_form() -> None:
+    settings = resolve(Request({"model": Hybrid(), "train": {"budget": 1.0}})).of_split(SMALL)
+    late = Context(deadline=Deadline(1.0, started=time.monotonic() - 10.0))
+
+    def quick_form(**estimate: object) -> dict[str, object]:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, seconds in estimate.items():
+                patch.setattr(workbench, name, lambda *_, seconds=seconds: seconds)
+            stages = Stages(settings, SMALL, HybridState(), late)
+            return stages._quick_form()
+
+    assert quick_form(dense_seconds=1.0, sparse_seconds=2.0) == {}
+    assert quick_form(dense_seconds=2.0, sparse_seconds=1.0) == {
+        "form": "sparse",
+        "neighbours": SOME_NEIGHBOURS[-1],
+    }

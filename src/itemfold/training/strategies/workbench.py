@@ -34,6 +34,7 @@ from itemfold.training.strategies.estimates import (
     most_columns,
     most_neighbours,
     selection_seconds,
+    sparse_seconds,
     speed_of,
     start_seconds,
 )
@@ -150,11 +151,12 @@ class Workbench:
         """The form of the linear part that a short budget has time for."""
         start = FITS * self._start_seconds()
         seconds = LINEAR_SHARE * (self.context.deadline.left() - start)
+        neighbours = most_neighbours(self.split, seconds)
         dense = self._seconds(dense_seconds(self.split), "inverses")
-        is_dense = not self._is_sparse() and dense <= seconds
-        if is_dense or self._is_required("linear"):
+        is_fast = dense <= max(seconds, self._seconds(sparse_seconds(self.split, neighbours)))
+        if self._is_required("linear") or (is_fast and not self._is_sparse()):
             return {}
-        return {"form": "sparse", "neighbours": most_neighbours(self.split, seconds)}
+        return {"form": "sparse", "neighbours": neighbours}
 
     def _quick_columns(self) -> int | None:
         """The columns of a network that has no time for training; None: as usual.
