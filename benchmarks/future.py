@@ -101,6 +101,8 @@ def main() -> None:
     options.add_argument("--values", type=Path, help="folder of values that are kept")
     options.add_argument("--out", type=Path, help="folder for future.json and future.md")
     given = options.parse_args()
+    if unknown := [name for name in given.systems.split(",") if name not in SYSTEMS]:
+        options.error(f"--systems must be of {', '.join(SYSTEMS)}, got {unknown[0]!r}")
     torch.set_num_threads(given.threads)
     print(hardware(given.threads), flush=True)
     found = [measure(file, given) for file in given.files]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import time
 
-from common import Training, Verdicts, forget_peak, interleaved, resident
+from common import Training, Verdicts, forget_peak, interleaved, parser, resident
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,18 +20,16 @@ from itemfold.sampling import PPR
 from itemfold.settings.schema import TrainConfig
 
 RESTART, TOLERANCE = 0.15, 1e-3
+SAMPLE = 100  # users whose error is measured
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", nargs="?", default="yelp2018", help="built-in name or path")
-    parser.add_argument("--data-root", help="folder of the data sets (default: ITEMFOLD_DATA)")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--top", type=int, default=256, help="entries stored per user")
-    parser.add_argument("--memory", action="store_true", help="measure memory growth only")
-    parser.add_argument("--users", type=int, default=1_000_000, help="number of users for --memory")
-    options = parser.parse_args()
+    arguments = parser(__doc__, "yelp2018")
+    arguments.add_argument("--device", default="cpu")
+    arguments.add_argument("--top", type=int, default=256, help="entries stored per user")
+    arguments.add_argument("--memory", action="store_true", help="measure memory growth only")
+    arguments.add_argument("--users", type=int, default=1_000_000, help="users for --memory")
+    options = arguments.parse_args()
     torch.set_num_threads(options.threads)
     if options.memory:
         growth(options.users)
@@ -51,7 +48,7 @@ def main() -> None:
     memory = (resident("VmHWM") - before) / 2**30
     print(f"all users in {ours:.1f} s on {options.threads} threads, {describe(scores)}")
 
-    sample = np.sort(np.random.default_rng(0).choice(train.shape[0], 100, replace=False))
+    sample = np.sort(np.random.default_rng(0).choice(train.shape[0], SAMPLE, replace=False))
     truth = exact(train, sample)
     error = worst_error(train, sample, truth, "cpu")
     seconds, steps = plain_scipy(train, sample, truth)
@@ -64,17 +61,18 @@ def main() -> None:
     verdicts = Verdicts()
     verdicts.also("ppr_memory_gb", memory, 2.0)
     verdicts.also("ppr_l1_error", error, TOLERANCE)
-    verdicts.also("ppr_draw_share_of_step", draw_share(train), 0.1)
+    rounds = 1 if options.quick else 20
+    verdicts.also("ppr_draw_share_of_step", draw_share(train, rounds), 0.1)
     verdicts.last("ppr_speedup", theirs / ours, 3.0, at_least=True)
 
 
-def draw_share(train: sp.csr_array) -> float:
+def draw_share(train: sp.csr_array, rounds: int) -> float:
     """Time to draw 2,048 × 200 negatives, as a share of the training step that uses them."""
-    sampler = PPR()
-    training = Training(train, item_ndcg(tau=1.5), TrainConfig(n_negatives=200), negatives=sampler)
-    keys, generator = training.keys()[0], torch.Generator().manual_seed(0)
+    training = Training(train, item_ndcg(tau=1.5), TrainConfig(n_negatives=200), negatives=PPR())
+    sampler, keys = training.sampler, training.keys()[0]
+    generator = torch.Generator().manual_seed(0)
     tasks = {"step": lambda: training.step(keys), "draw": lambda: sampler(keys, 200, generator)}
-    spent = interleaved(tasks, rounds=20, warm_up=3)
+    spent = interleaved(tasks, rounds=rounds, warm_up=3)
     print(f"drawing {1e3 * spent['draw']:.1f} ms, a step with it {1e3 * spent['step']:.1f} ms")
     return spent["draw"] / spent["step"]
 
@@ -90,7 +88,7 @@ def on_device(train: sp.csr_array, device: str, top: int) -> None:
     seconds = time.perf_counter() - start
     peak = torch.cuda.max_memory_allocated() / 2**30
     print(f"all users in {seconds:.2f} s on {device}, {peak:.2f} GB there, {describe(scores)}")
-    sample = np.sort(np.random.default_rng(0).choice(train.shape[0], 100, replace=False))
+    sample = np.sort(np.random.default_rng(0).choice(train.shape[0], SAMPLE, replace=False))
     error = worst_error(train, sample, exact(train, sample), device)
     verdict("ppr_l1_error", error, TOLERANCE)
     verdict("ppr_gpu_seconds", seconds, 10.0)

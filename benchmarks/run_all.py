@@ -30,6 +30,7 @@ CPU = (
     "evaluate.py yelp2018",
     "all_metrics.py",
     "closed_forms.py ml-1m",
+    "choosing.py",
     "fold_in.py yelp2018",
     "serve.py yelp2018 --model gnn",
     "serve.py yelp2018 --model hybrid",

@@ -59,6 +59,7 @@ def test_help(call: Call, script: str, capsys: pytest.CaptureFixture[str]) -> No
         (["all_metrics.py"], "all_metrics_seconds"),
         (["closed_forms.py"], "trials_speedup"),
         (["fold_in.py"], "fold_in_p99_ms"),
+        (["ppr.py"], "ppr_speedup"),
         (["hybrid.py"], "ndcg"),
         (["future.py", "--systems", "popularity,random,time"], "future_over_best_part"),
         (["choosing.py"], "time_over_random"),

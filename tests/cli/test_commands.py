@@ -251,6 +251,9 @@ def test_lists_of_models_data_sets_and_checks():
     text = call("models").stdout
     for name in ir.models.MODELS:
         assert name in text
+    weights = {n: call("models", n).stdout.partition(" weights ")[2] for n in ("hybrid", "recvae")}
+    assert weights["hybrid"].split()[:2] == ["graph,", "loss,"]  # of its parts
+    assert weights["recvae"].split()[0] == "no"
     assert "yelp2018" in call("datasets").stdout
     text = call("doctor").stdout
     assert "propagation on cpu" in text

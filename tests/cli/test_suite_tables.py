@@ -7,6 +7,11 @@ from pathlib import Path
 import pytest
 from command import call
 
+from itemfold.cli.tables.suites import repetition
+from itemfold.experiments.suites.results import read_tables
+from itemfold.experiments.suites.store import read_store
+from itemfold.experiments.suites.suite import load_suite
+
 SUITE = """
 title = "mine"
 description = "two models"
@@ -86,6 +91,18 @@ def test_new_figures_stand_beside_the_stored_ones(folder):
         expected = statistics.fmean(values["itemknn"]) + 100 * by
         assert found["itemknn"]["stored"] == pytest.approx(expected)
         assert found["popularity"]["stored"] is None
+
+
+def test_a_closed_form_whose_seeds_are_equal_may_differ_by_rounding(folder):
+    figures = read_tables(load_suite(folder / "mine.toml"), read_store(folder / "res"))[0].rows
+    (row,) = (row for row in figures if row.cell.row == "itemknn")
+    now = statistics.fmean(run["test"]["ndcg@20"] for run in row.results)
+    for difference, verdict in ((3e-7, "inside"), (3e-4, "outside")):
+        test = {"ndcg@20": now + difference}
+        before = {(r["data"], r["row"], int(r["seed"])): {**r, "test": test} for r in row.results}
+        found = repetition(row, "ndcg@20", before)
+        assert found is not None
+        assert found.verdict == verdict
 
 
 def test_a_plot_and_a_table_for_a_paper(folder, tmp_path):

@@ -1,12 +1,18 @@
 """Pages can be read on a code host: generated parts are committed, and no stub is visible."""
 
+import html
+import json
 import re
 from pathlib import Path
 
 import pytest
 from doc_blocks import ROOT, load_script
 
+from itemfold.cli.tables.catalogue import SHORT
+from itemfold.models import MODELS
+
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
+MEASURED = ROOT / "src/itemfold/experiments/measured.json"
 COMMITTED, HOOKS = load_script("committed"), load_script("hooks")
 
 
@@ -28,6 +34,17 @@ def test_no_stub_is_visible_on_a_code_host(page: Path) -> None:
     assert not re.findall(r"^:::.*|^--8<--.*", visible, flags=re.MULTILINE)
     parts = re.findall(r"<!-- (?:made|api|picture|code):", text)
     assert len(parts) - text.count("<!-- made: tutorial -->") == text.count("<!-- end -->")
+
+
+def test_the_picture_of_models_has_the_measured_figures() -> None:
+    picture = (ROOT / "docs/img/screen-models.svg").read_text(encoding="utf-8")
+    texts = re.findall(r">([^<>]*)</text>", html.unescape(picture).replace("\xa0", " "))
+    drawn = {line[0]: line[1:] for text in texts if (line := text.split())}
+    measured = json.loads(MEASURED.read_text(encoding="utf-8"))
+    for name in MODELS:
+        found = measured.get(name, {})
+        figures = [f"{100 * found[data]['ndcg@20']:.2f}" for data in SHORT if data in found]
+        assert [word for word in drawn[name] if "." in word] == figures, "run tools/docs/screens.py"
 
 
 def test_the_site_gets_the_stubs_instead_of_their_text() -> None:

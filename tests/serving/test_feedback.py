@@ -181,6 +181,7 @@ def test_old_feedback_is_deleted_when_the_service_starts(recommender, tmp_path):
     ("settings", "sentence"),
     [
         ({"feedback_days": 0}, "'feedback_days' must be a positive number, got 0"),
+        ({"feedback_days": 3}, "'feedback_days' needs 'feedback'"),
         ({"feedback_mb": 0}, "'feedback_mb' must be a positive integer, got 0"),
     ],
 )

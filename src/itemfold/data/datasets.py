@@ -48,7 +48,7 @@ DATASETS: dict[str, Dataset] = {
         make=synthetic,
     ),
     "ml-latest-small": Dataset(
-        about="MovieLens latest small, ratings of 3 and more, with titles and genres",
+        about="MovieLens latest small with titles and genres; of its ratings, those of 3 and more",
         home="https://grouplens.org/datasets/movielens/latest/",
         licence="GroupLens, research use, see its README.txt; Harper and Konstan 2015",
         files=(

@@ -66,7 +66,7 @@ def one_model(name: str) -> list[ResultTable]:
         "training": model.kind.value,
         "unseen users": f"{_yes(model.inductive)}{why}",
         "explains": _yes(model.explains),
-        "weights": ", ".join(model.weighs) or "no",
+        "weights": ", ".join(model().weighs) or "no",  # a hybrid's follow from its parts
     }
     about = [str(inspect.getdoc(model)).partition("\n\n")[0].replace("\n", " ")]
     if model.kind.has_lists:

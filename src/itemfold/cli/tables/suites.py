@@ -15,6 +15,7 @@ from itemfold.experiments.suites.store import Result, Store
 from itemfold.experiments.suites.suite import Suite
 
 DEVIATIONS = 2  # standard deviations over seeds that a repeated figure may differ by
+ROUNDING = 0.01  # the last digit shown, × 100: closed forms have no deviation over seeds
 BeforeRuns = Mapping[tuple[str, str, int], Result]  # data set, row, seed → the run stored before
 
 
@@ -97,7 +98,8 @@ def _table(suite: Suite, table: StoredTable, before: BeforeRuns) -> ResultTable:
         columns += ["stored", "band"]
         notes.append(
             f"stored: {metric_title(metric)} of the same seeds before this call; inside: the new "
-            f"one is in the suite's band, or within {DEVIATIONS} standard deviations over seeds"
+            f"one is in the suite's band, or within {DEVIATIONS} standard deviations over seeds; "
+            "with one stored seed and no band, the difference in per cent"
         )
     return ResultTable(tuple(columns), tuple(rows), title=table.entry.title, notes=tuple(notes))
 
@@ -129,4 +131,5 @@ def repetition(row: ResultRow, metric: str, before: BeforeRuns) -> Repetition | 
     if len(known) < 2:
         return Repetition(stored, now, None)
     spread = DEVIATIONS * statistics.stdev(100 * run["test"][metric] for run in known.values())
+    spread = max(spread, ROUNDING)
     return Repetition(stored, now, (stored - spread, stored + spread))

@@ -76,6 +76,8 @@ class ServiceSettings:
         positive_integer("feedback_mb", self.feedback_mb)
         if self.feedback_days is not None:
             positive(feedback_days=self.feedback_days)
+            if self.feedback is None:
+                raise ItemfoldError("'feedback_days' needs 'feedback', the place that it limits")
         for name, origins in (("cors", self.cors), ("image_host", self.image_hosts)):
             for origin in origins:
                 if not re.fullmatch(r"https?://[\w.:\[\]-]+", origin, flags=re.ASCII):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from itemfold.data.splitting.split import HeldOut
 
-COUNTED = {"cpu": 2**18, "cuda": 2**26}  # scores compared at a time
+COMPARED = 2**20  # scores compared at a time
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,8 @@ def places_of_targets(scores: Tensor, targets: Tensor, depth: int) -> Tensor:
     """Whether each place of each user's list is a target, ``[users, depth]``.
 
     The place of a target is the number of items ranked before it: those with a higher score, and
-    those with the same score in an earlier column. Counting takes less time than sorting.
+    those with the same score in an earlier column. Only targets among the highest scores need one,
+    and all higher scores are among these, too.
 
     Args:
         scores: Scores, `[users, pool]`; −∞ for items that are not ranked.
@@ -96,17 +97,29 @@ def places_of_targets(scores: Tensor, targets: Tensor, depth: int) -> Tensor:
         depth: Length of the lists.
     """
     out = torch.zeros(len(scores), depth, dtype=torch.bool, device=scores.device)
+    top = _highest(scores, min(depth, scores.shape[1]))
+    least = top.amin(1)
+    rows, own = targets.T
+    score = scores[rows, own]
+    near = score >= least[rows]
+    rows, own, score = rows[near], own[near], score[near].unsqueeze(1)
+    place = (top[rows] > score).sum(1)
+    is_tied = ((top[rows] == score).sum(1) > 1) | (score.squeeze(1) == least[rows])
     column = torch.arange(scores.shape[1], device=scores.device)
-    size = COUNTED["cuda" if scores.is_cuda else "cpu"] // max(len(column), 1) + 1
-    for rows, own in (part.T for part in torch.split(targets, size)):
-        of_user, score = scores[rows], scores[rows, own].unsqueeze(1)
-        place = (of_user > score).sum(1)
-        near = torch.nonzero(place < depth).squeeze(1)
-        is_before = (of_user[near] == score[near]) & (column < own[near].unsqueeze(1))
-        place = place[near] + is_before.sum(1)
-        listed = place < depth
-        out[rows[near][listed], place[listed]] = True
+    for tied in torch.split(torch.nonzero(is_tied).squeeze(1), COMPARED // len(column) + 1):
+        is_before = (scores[rows[tied]] == score[tied]) & (column < own[tied].unsqueeze(1))
+        place[tied] += is_before.sum(1)
+    listed = place < depth
+    out[rows[listed], place[listed]] = True
     return out
+
+
+def _highest(scores: Tensor, depth: int) -> Tensor:
+    """The highest scores of each row, ``[users, depth]``, in any order."""
+    if scores.is_cuda:
+        return torch.topk(scores, depth, dim=1, sorted=False).values
+    start = scores.shape[1] - depth
+    return torch.from_numpy(np.partition(scores.numpy(), start, axis=1)[:, start:])  # vectorised
 
 
 def _has_entry(matrix: sp.csr_array, items: Tensor) -> Tensor:
