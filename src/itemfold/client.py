@@ -116,8 +116,9 @@ class Client:
             target = error.headers.get("Location", "")[:200]
             reason = f"it redirects to {target!r}; give the final address"
         wait = error.headers.get("Retry-After", "")
+        is_count = wait.isascii() and wait.isdigit() and len(wait) < 10
         text = f"{self.address} answers {error.code}: {reason}"
-        return ServiceError(text, error.code, int(wait) if _is_count(wait) else None)
+        return ServiceError(text, error.code, int(wait) if is_count else None)
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -145,10 +146,6 @@ def _is_url(address: str) -> bool:
         return False
     is_plain = address.isascii() and address.isprintable() and " " not in address
     return parts.scheme in ("http", "https") and has_host and is_plain
-
-
-def _is_count(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 10
 
 
 def _plain(value: Any) -> Any:

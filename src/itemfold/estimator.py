@@ -68,8 +68,9 @@ class Estimator:
         fitted = fit_estimator(
             self, user_items, reading, budget=budget, seed=seed, progress=progress
         )
-        self._adopt(fitted)
-        self._reading = reading
+        given = self.settings
+        vars(self).update(vars(fitted.run.model))  # tensors of a model of the same class
+        self.settings, self.recommender_, self._reading = given, fitted, reading
         return self
 
     @overload
@@ -234,9 +235,3 @@ class Estimator:
         if self.recommender_ is None:
             raise ItemfoldError(f"'{what}' needs a fitted model: call fit(user_items) first")
         return self.recommender_
-
-    def _adopt(self, recommender: Recommender) -> None:
-        """Take the tensors of a trained model of the same class, and keep the settings."""
-        given = self.settings
-        vars(self).update(vars(recommender.run.model))
-        self.settings, self.recommender_ = given, recommender

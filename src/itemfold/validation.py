@@ -89,6 +89,8 @@ def is_number(value: Any) -> bool:
 
 # --- settings against a signature ----------------------------------------------------------------
 
+cached_signature = functools.lru_cache(maxsize=256)(inspect.signature)
+
 
 def schema(component: Callable[..., Any]) -> dict[str, Any]:
     """The settings of a component with their defaults: its parameters that have a default.
@@ -107,12 +109,7 @@ def schema(component: Callable[..., Any]) -> dict[str, Any]:
 def _parameters(component: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     """The parameters of a component; cached, since suites ask for the same ones very often."""
     is_lasting = isinstance(component, type | FunctionType)
-    return _cached_parameters(component) if is_lasting else inspect.signature(component).parameters
-
-
-@functools.lru_cache(maxsize=256)
-def _cached_parameters(component: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(component).parameters
+    return (cached_signature if is_lasting else inspect.signature)(component).parameters
 
 
 def lookup(table: Mapping[str, Any], what: str, name: str) -> Any:

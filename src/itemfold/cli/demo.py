@@ -73,18 +73,18 @@ HISTORY = 4  # items in the history of the example user
 
 
 def run_demo(
-    out: str | Path = "demo",
+    out: str | Path,
     *,
+    console: Console,
     seed: int = 0,
     data: str = DATA,
-    console: Console | None = None,
     **settings: Any,
 ) -> Path:
     """Train, compare, recommend and write a report; returns the path of the report.
 
     An interrupted demo continues where it stopped. ``settings`` override training settings.
     """
-    console = console or Console()
+
     out = check_folder("out", out)
     interactions = load(data)
     console.print(

@@ -12,6 +12,7 @@ from itemfold.cli import options
 from itemfold.cli.errors import print_note
 from itemfold.cli.tables.layout import add_row, console, new_table
 from itemfold.errors import ItemfoldError
+from itemfold.validation import positive_integer
 
 
 def items_command(
@@ -31,8 +32,7 @@ def items_command(
 
     Example: itemfold items r "toy st"
     """
-    if k < 1:
-        raise ItemfoldError(f"'--k' must be a positive integer, got {k}")
+    positive_integer("--k", k)
     from itemfold.serving.item_lookup import ItemLookup
     from itemfold.serving.recommender import Recommender
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Self
 
 import typer
 from rich.console import Console
@@ -65,37 +65,32 @@ class Phases:
     """Progress on stderr: a bar on a terminal, otherwise a line for each phase."""
 
     def __init__(self) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
         self.console = Console(stderr=True)
-        self.bar: Any = None
-        self.task: Any = None
-        self.phase = ""
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed}/{task.total}"),
+            TimeElapsedColumn(),
+            console=self.console,
+            disable=not sys.stderr.isatty(),
+            transient=True,
+        )
+        self.phase, self.task = "", self.bar.add_task("", visible=False)
 
-    def __enter__(self) -> Phases:
-        if sys.stderr.isatty():
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-            self.bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=24),
-                TextColumn("{task.completed}/{task.total}"),
-                TimeElapsedColumn(),
-                console=self.console,
-                transient=True,
-            )
-            self.bar.start()
+    def __enter__(self) -> Self:
+        self.bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
+        self.bar.stop()
 
     def show(self, phase: str, done: int, steps: int, seconds: float) -> None:
         """Show that a step of a phase begins or ends."""
-        if self.bar is not None:
-            if phase != self.phase:
-                if self.task is not None:
-                    self.bar.remove_task(self.task)
-                self.task, self.phase = self.bar.add_task(phase, total=steps), phase
-            self.bar.update(self.task, completed=done)
+        if phase != self.phase:
+            self.bar.reset(self.task, description=phase, total=steps, visible=True)
+            self.phase = phase
+        self.bar.update(self.task, completed=done)
         if done == steps and seconds > REPORTED_S:
             self.console.print(f"{phase}: {seconds:.0f} s", soft_wrap=True, highlight=False)

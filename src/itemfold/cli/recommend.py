@@ -19,6 +19,7 @@ from itemfold.cli.option_groups import with_options
 from itemfold.cli.parsing import parse_list, parse_numbers, parse_optional_list
 from itemfold.cli.tables.layout import console
 from itemfold.errors import ItemfoldError
+from itemfold.validation import positive_integer
 
 if TYPE_CHECKING:
     from itemfold.serving.item_lookup import ItemLookup
@@ -164,8 +165,8 @@ class OutputOptions:
         for name in (name for name, value in given.items() if value is not None):
             if not self.is_folder:
                 raise ItemfoldError(f"'{name}' needs --all and a folder, such as --out lists")
-        if self.part is not None and self.part < 1:
-            raise ItemfoldError(f"'--part' must be a positive integer, got {self.part}")
+        if self.part is not None:
+            positive_integer("--part", self.part)
         if self.out is None:
             return
         from itemfold.serving.recommendation_table import check_parts_folder, check_table_path

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from numbers import Integral, Real
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from itemfold.data.content_hash import fingerprint_of, hash_ids, in_pieces
 from itemfold.data.id_arrays import IdSearch
 from itemfold.data.splitting.user_parts import UserPart
 from itemfold.errors import ItemfoldError
+from itemfold.validation import positive_integer
 
 if TYPE_CHECKING:
     from itemfold.data.columns.columns import Layout
@@ -302,8 +303,7 @@ class Interactions:
             >>> core.n_users, core.n_items
             (2, 2)
         """
-        if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
-            raise ItemfoldError(f"'k_core' must be a positive integer, got {k!r}")
+        positive_integer("k_core", k)
         keep = np.ones(len(self), dtype=np.bool_)
         while True:  # removing users may take items below k, and vice versa
             user_degree = np.bincount(self.users[keep], minlength=self.n_users)

@@ -107,7 +107,11 @@ def compare(*systems: Any, metrics: Sequence[str] | None = None, **named: Any) -
         True
     """
     runs = _named(systems, named)
-    return compare_runs(runs, _common_metrics(runs) if metrics is None else metrics)
+    if metrics is None:  # the usual ones; if a system lacks them, NDCG and recall at any cut-off
+        first, *others = (list(run.per_user) for run in runs.values())
+        known = [m for m in first if m not in USER_COLUMNS and all(m in other for other in others)]
+        metrics = [m for m in COMPARED_METRICS if m in known] or shown_metrics(known)
+    return compare_runs(runs, metrics)
 
 
 def _named(systems: Sequence[Any], named: Mapping[str, Any]) -> dict[str, EvaluatedRun]:
@@ -132,14 +136,6 @@ def _named(systems: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Evalua
         else system
         for name, system in out.items()
     }
-
-
-def _common_metrics(runs: Mapping[str, EvaluatedRun]) -> list[str]:
-    """The usual metrics; if a system does not have them, NDCG and recall at any cut-off."""
-    first, *others = (list(run.per_user) for run in runs.values())
-    known = [m for m in first if m not in USER_COLUMNS and all(m in other for other in others)]
-    usual = [metric for metric in COMPARED_METRICS if metric in known]
-    return usual or shown_metrics(known)
 
 
 @dataclass

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from itemfold import ranks
 from itemfold.data.array_types import Floats, Ints
+from itemfold.data.csr import row_of_entry
 from itemfold.data.splitting.split import HeldOut
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.conventions import convention_values
@@ -87,9 +88,9 @@ class Evaluator:
         self.held, self.users, self.device, self.budget = held, held.users, device, budget
         self.n_items = held.target.shape[1]
         self.own = ranks.own_rows(len(held), ROW_BLOCK)
-        rows = np.repeat(np.arange(len(held)), np.diff(held.target.indptr))
-        keys = np.append(rows * self.n_items + held.target.indices, np.iinfo(np.int64).max)
-        self.targets = torch.from_numpy(np.sort(keys)).to(device)  # row · items + item
+        keys = row_of_entry(held.target) * self.n_items + held.target.indices
+        keys = np.append(np.sort(keys), np.iinfo(np.int64).max)  # a last one that is no target
+        self.targets = torch.from_numpy(keys).to(device)  # row · items + item
         self.n_target = np.diff(held.target.indptr).astype(np.int64)
         self.reranker: Reranker | None = None
         self.available: Tensor | None = None
@@ -126,14 +127,13 @@ class Evaluator:
         blocks: Iterable[tuple[int, Tensor]],
         wanted: list[Metric],
         facts: ItemFacts | None = None,
-        metrics_as: str | None = None,
     ) -> tuple[dict[str, Floats], dict[str, float]]:
         """The same for scores that were computed before by `blocks`."""
 
         def ranked(depths: list[int], with_ranks: bool) -> Iterator[RankedBlock]:
             return (self._rank(scores, start, depths, with_ranks) for start, scores in blocks)
 
-        return self._values(ranked, wanted, facts, metrics_as)
+        return self._values(ranked, wanted, facts, None)
 
     def _values(
         self,
@@ -179,7 +179,7 @@ class Evaluator:
         """Metrics of the hits and items of lists, by their lengths, and of the targets' ranks."""
         out: dict[str, Floats] = {}
         catalogue: dict[str, float] = {}
-        where = np.repeat(np.arange(len(self.held)), self.n_target)
+        where = row_of_entry(self.held.target)
         for metric in wanted:
             if metric.k is None:
                 out[metric.key] = FULL_METRICS[metric.name](places, where, len(self.held))
@@ -215,7 +215,8 @@ class Evaluator:
 
     def _rank(self, scores: Tensor, start: int, depths: list[int], with_ranks: bool) -> RankedBlock:
         """The lists of a block of users, and the ranks of their targets."""
-        lists = [self._hits(scores, start, depth) for depth in depths]
+        tops = [steered_items(scores, depth, self.reranker) for depth in depths]
+        lists = [(self._are_targets(top, start), top) for top in tops]
         return lists, self._ranks(scores, start) if with_ranks else np.empty(0, dtype=np.int64)
 
     def _is_spread(self, model: Model) -> bool:
@@ -236,13 +237,8 @@ class Evaluator:
         for start in range(self.own.start, self.own.stop, size):
             yield slice(start, min(start + size, self.own.stop))
 
-    def _hits(self, scores: Tensor, start: int, depth: int) -> tuple[Tensor, Tensor]:
-        """Whether each of the best items is a target, and these items, ``[b, depth]``."""
-        top = steered_items(scores, depth, self.reranker)  # −1 where no item is left
-        return self._are_targets(top, start), top
-
     def _are_targets(self, top: Tensor, start: int) -> Tensor:
-        """Whether the items of the lists of users from ``start`` on are their targets."""
+        """Whether the items of the lists of users from ``start`` on, −1 for none, are targets."""
         rows = torch.arange(start, start + len(top), device=top.device).unsqueeze(1)
         wanted = rows * self.n_items + top
         found = self.targets[torch.searchsorted(self.targets, wanted)] == wanted
@@ -255,15 +251,11 @@ class Evaluator:
             yield part.start, self._scores(model, part)
 
     def _scores(self, model: Model, part: slice) -> Tensor:
-        """Scores of a block of users, −∞ for items that are not ranked."""
-        rows = self.held.history[part]
-        scores = padded_scores(model, rows, self.users[part])
-        return self._masked(scores, part)[: rows.shape[0]]
-
-    def _masked(self, scores: Tensor, part: slice) -> Tensor:
-        """Set to −∞ what is not ranked: histories, excluded items, items that are not available."""
+        """Scores of a block of users, −∞ for histories, excluded and unavailable items."""
+        history = self.held.history[part]
+        scores = padded_scores(model, history, self.users[part])[: history.shape[0]]
         if not self.held.repeats:
-            scores = mask_history(scores, self.held.history[part])
+            scores = mask_history(scores, history)
         if self.held.excluded is not None:
             scores = mask_history(scores, self.held.excluded[part])
         if self.available is not None:
@@ -277,8 +269,7 @@ class Evaluator:
         rank = torch.empty_like(place)
         order = torch.arange(1, scores.shape[1] + 1, device=scores.device)
         rank.scatter_(1, place, order.expand_as(place))
-        rows = np.repeat(np.arange(part.shape[0], dtype=np.int64), np.diff(part.indptr))
-        flat = torch.from_numpy(rows * scores.shape[1] + part.indices).to(rank.device)
+        flat = torch.from_numpy(row_of_entry(part) * scores.shape[1] + part.indices).to(rank.device)
         out: Ints = rank.view(-1)[flat].cpu().numpy()
         return out
 

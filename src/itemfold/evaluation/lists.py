@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from itemfold.data.array_types import Bools, Ints
 from itemfold.data.columns.column_guess import plain_name
 from itemfold.data.columns.column_words import KNOWN_NAMES
+from itemfold.data.csr import row_of_entry
 from itemfold.data.interactions import IdMap
 from itemfold.data.readers.frames import arrow_frame
 from itemfold.data.splitting.split import HeldOut
@@ -162,7 +163,6 @@ def _repeated(row: Ints, item: Ints, n_items: int) -> Bools:
 
 def _among(row: Ints, item: Ints, matrix: sp.csr_array) -> Bools:
     """Whether each pair is an entry of a matrix."""
-    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    known = np.sort(rows * matrix.shape[1] + matrix.indices)
+    known = row_of_entry(matrix) * matrix.shape[1] + matrix.indices
     found: Bools = (item >= 0) & np.isin(row * matrix.shape[1] + item, known)
     return found

@@ -22,11 +22,6 @@ def _cut(hits: Bools, k: int) -> Floats:
     return hits[:, :k].astype(np.float64)
 
 
-def _per_target(values: Floats, n_target: Ints, cap: int | None = None) -> Floats:
-    """values ÷ min(|T|, cap), NaN for a user without targets."""
-    return _ratio(values, np.minimum(n_target, cap) if cap is not None else n_target)
-
-
 def _ratio(values: Floats, by: Ints | Floats) -> Floats:
     """values ÷ by, NaN where by is 0."""
     out = np.full(len(values), np.nan)
@@ -49,12 +44,12 @@ def _ideal_dcg(n: Ints) -> Floats:
 
 def recall(hits: Bools, n_target: Ints, k: int) -> Floats:
     """Hits in the top k ÷ |T|."""
-    return _per_target(_cut(hits, k).sum(1), n_target)
+    return _ratio(_cut(hits, k).sum(1), n_target)
 
 
 def capped_recall(hits: Bools, n_target: Ints, k: int) -> Floats:
     """Hits in the top k ÷ min(|T|, k): the paper's recall, 1 for a perfect list of any length."""
-    return _per_target(_cut(hits, k).sum(1), n_target, k)
+    return _ratio(_cut(hits, k).sum(1), np.minimum(n_target, k))
 
 
 def ndcg(hits: Bools, n_target: Ints, k: int) -> Floats:
@@ -71,7 +66,7 @@ def ap(hits: Bools, n_target: Ints, k: int) -> Floats:
     """Average precision, Σ_{j≤k} hit_j·precision@j ÷ min(|T|, k); its mean over users is MAP@k."""
     cut = _cut(hits, k)
     precisions = np.cumsum(cut, 1) / np.arange(1, k + 1)
-    return _per_target((cut * precisions).sum(1), n_target, k)
+    return _ratio((cut * precisions).sum(1), np.minimum(n_target, k))
 
 
 def precision(hits: Bools, n_target: Ints, k: int) -> Floats:
@@ -105,7 +100,7 @@ def full_ap(ranks: Ints, rows: Ints, n_rows: int) -> Floats:
     start = np.cumsum(n_target) - n_target
     place = np.arange(len(ranks)) - start[rows[order]] + 1
     total = np.bincount(rows[order], place / ranks[order], minlength=n_rows)
-    return _per_target(total.astype(np.float64), n_target)
+    return _ratio(total.astype(np.float64), n_target)
 
 
 def full_mrr(ranks: Ints, rows: Ints, n_rows: int) -> Floats:
@@ -133,7 +128,7 @@ def novelty(recommended: Ints, popularity: Ints, k: int) -> Floats:
     top = recommended[:, :k]
     real = top >= 0
     bits = np.where(real, -np.log2(share[top]), 0.0)
-    return _per_target(bits.sum(1), real.sum(1))
+    return _ratio(bits.sum(1), real.sum(1))
 
 
 # --- names ---------------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ import numpy.typing as npt
 from itemfold.data.array_types import Floats
 from itemfold.errors import ItemfoldError
 
+LEVEL = 0.05  # of the critical difference
+
 
 @dataclass(frozen=True)
 class RankTest:
@@ -25,7 +27,7 @@ class RankTest:
     critical_difference: float  # two mean ranks that are further apart differ (Nemenyi)
 
 
-def rank_test(values: npt.ArrayLike, level: float = 0.05) -> RankTest:
+def rank_test(values: npt.ArrayLike) -> RankTest:
     """Compare systems by their ranks on every data set.
 
     With N data sets and k systems, mean ranks R_j and equal values sharing their mean rank:
@@ -36,7 +38,7 @@ def rank_test(values: npt.ArrayLike, level: float = 0.05) -> RankTest:
     Args:
         values: The figure of every system on every data set, `[data sets, systems]`; higher is
             better.
-        level: Level of the critical difference.
+
 
     Returns:
         Mean ranks, Friedman's test and the critical difference.
@@ -61,16 +63,9 @@ def rank_test(values: npt.ArrayLike, level: float = 0.05) -> RankTest:
         raise ItemfoldError("'values' must have a number for every system on every data set")
     n, k = table.shape
     ranks = scipy.stats.rankdata(-table, axis=1)
-    mean = ranks.mean(0)
-    ties = sum(
-        float((count**3 - count).sum())
-        for count in (np.unique(row, return_counts=True)[1] for row in ranks)
-    )
-    correction = 1 - ties / (n * k * (k * k - 1))
-    statistic, p = 0.0, 1.0  # all systems are alike on all data sets
-    if correction > 0:
-        spread = float((mean**2).sum()) - k * (k + 1) ** 2 / 4
-        statistic = 12 * n / (k * (k + 1)) * spread / correction
-        p = float(scipy.stats.chi2.sf(statistic, k - 1))
-    q = float(scipy.stats.studentized_range.isf(level, k, np.inf)) / math.sqrt(2)
-    return RankTest(mean, statistic, p, q * math.sqrt(k * (k + 1) / (6 * n)))
+
+    statistic, p = 0.0, 1.0
+    if np.ptp(ranks, axis=1).any():  # otherwise all systems are alike on all data sets
+        statistic, p = map(float, scipy.stats.friedmanchisquare(*table.T))
+    q = float(scipy.stats.studentized_range.isf(LEVEL, k, np.inf)) / math.sqrt(2)
+    return RankTest(ranks.mean(0), statistic, p, q * math.sqrt(k * (k + 1) / (6 * n)))

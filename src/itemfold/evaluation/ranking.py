@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from itemfold.data.array_types import Ints
+from itemfold.data.csr import row_of_entry
 from itemfold.models.base import Model
 from itemfold.reranking.reranker import LARGEST_POOL, Reranker
 
@@ -30,9 +31,8 @@ def padded_scores(model: Model, history: sp.csr_array, users: Ints) -> Tensor:
 
 def mask_history(scores: Tensor, history: sp.csr_array) -> Tensor:
     """Set the scores of each user's history to −∞, in place."""
-    rows = np.repeat(np.arange(history.shape[0], dtype=np.int64), np.diff(history.indptr))
-    flat = torch.from_numpy(rows * scores.shape[1] + history.indices).to(scores.device)
-    scores.view(-1)[flat] = -torch.inf
+    flat = row_of_entry(history) * scores.shape[1] + history.indices
+    scores.view(-1)[torch.from_numpy(flat).to(scores.device)] = -torch.inf
     return scores
 
 
@@ -68,7 +68,7 @@ def top_items_for_all(scores: Tensor, hidden: sp.csr_array, k: int) -> Ints:
     order = torch.argsort(scores, descending=True, stable=True).cpu().numpy()
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    rows = np.repeat(np.arange(hidden.shape[0]), np.diff(hidden.indptr))
+    rows = row_of_entry(hidden)
     by_place = np.lexsort((place[hidden.indices], rows))
     # the j-th item that is not hidden follows all hidden ones with at most j others before them
     before = place[hidden.indices[by_place]] - (np.arange(hidden.nnz) - hidden.indptr[rows])

@@ -250,8 +250,6 @@ def holm(p_values: npt.ArrayLike) -> Floats:
 def compare_values(
     values: Mapping[str, Mapping[str, npt.NDArray[np.floating[Any]]]],
     baseline: str,
-    *,
-    seed: int = 0,
 ) -> Comparison:
     """Compare each system's per-user values ({system: {metric: [users]}}) with the baseline's.
 
@@ -277,7 +275,7 @@ def compare_values(
         ComparisonRow(
             metric=m,
             system=s,
-            interval=bootstrap_interval(mean_over_seeds(values[s][m]), seed),
+            interval=bootstrap_interval(mean_over_seeds(values[s][m])),
             baseline_mean=float(means[m].mean()) if len(means[m]) else math.nan,
             test=test,
             p_t=float(p_t[i]),

@@ -54,12 +54,12 @@ class Sweep:
         """A metric such as "ndcg" at each value of the slider."""
         return [point.metrics[f"{name}@{self.k}"] for point in self.points]
 
-    def at_loss(self, loss: float, name: str, of: str = "ndcg") -> tuple[float, float] | None:
-        """The slider where accuracy has lost this share, and the relative change of a metric there.
+    def at_loss(self, loss: float, name: str) -> tuple[float, float] | None:
+        """The slider where NDCG has lost this share, and the relative change of a metric there.
 
-        Values are interpolated linearly. None if accuracy never loses as much.
+        Values are interpolated linearly. None if NDCG never loses as much.
         """
-        accuracy, other = (np.array(self.series(metric)) for metric in (of, name))
+        accuracy, other = (np.array(self.series(metric)) for metric in ("ndcg", name))
         floor = (1 - loss) * accuracy[0]
         below = np.flatnonzero(accuracy < floor)
         if not len(below) or not other[0]:

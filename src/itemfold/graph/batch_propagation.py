@@ -116,7 +116,9 @@ class _PropagateBatch(torch.autograd.Function):
         """The same layers, as for any symmetric product; the first has few users as sources."""
         graph, edges, depth, first, weight = ctx.settings
         more, base = depth > 1, depth > 1 or not first
-        users, own = _by_user(edges.users, rows)
+        users, place = torch.unique(edges.users, return_inverse=True)
+        # each user once, with the sum of their rows in full precision
+        own = rows.new_zeros(len(users), rows.shape[1]).index_add_(0, place, rows)
         of_items = first_messages(graph, "items", items, weight)
         to_users, of_users = propagation_step(graph, "users", of_items, sends=more, writes=not more)
         to_items = edges.to_items(graph, rows).mul_(weight)
@@ -134,12 +136,6 @@ class _PropagateBatch(torch.autograd.Function):
                 table = to_users if last else of_users
                 _add_rows(graph, users, own * weight, table, sent=not last)
         return to_users, to_items, *(None,) * 5
-
-
-def _by_user(users: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Each user once, and the sum of their rows in full precision."""
-    found, place = torch.unique(users, return_inverse=True)
-    return found, rows.new_zeros(len(found), rows.shape[1]).index_add_(0, place, rows)
 
 
 def _add_rows(graph: Graph, users: Tensor, rows: Tensor, to: Tensor, *, sent: bool) -> None:

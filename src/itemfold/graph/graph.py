@@ -43,11 +43,6 @@ class Adjacency:
         """The type in which a GPU gathers the sources' vectors; sums are float32."""
         return torch.float32
 
-    @property
-    def symmetric(self) -> bool:
-        """Whether the matrix equals its transpose; then the backward pass is the same product."""
-        return False
-
     def become(self, other: Adjacency) -> None:
         """Overwrite the edges with those of another adjacency of the same size.
 
@@ -117,11 +112,6 @@ class Graph(Adjacency):
             n_items=n_items,
             weight=None if weight is None else torch.from_numpy(weight).to(device),
         )
-
-    @property
-    def symmetric(self) -> bool:
-        """True: messages go in both directions."""
-        return True
 
     @property
     def n_nodes(self) -> int:

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemfold.data.csr import as_ones
+from itemfold.data.csr import as_ones, row_of_entry
 from itemfold.errors import ItemfoldError
 from itemfold.graph.graph import row_type
 from itemfold.ops.segment import segment_sum
@@ -350,7 +350,7 @@ def _cut_sparse(x: sp.csr_array, error: npt.NDArray[np.float64], cut: _Cut) -> _
     top, threshold, _ = cut
     mass = x.sum(1)
     x = _masked(x, x.data > threshold)
-    owner = np.repeat(np.arange(x.shape[0]), np.diff(x.indptr))
+    owner = row_of_entry(x)
     order = np.lexsort((-x.data, owner))
     rank = np.arange(x.nnz) - x.indptr[owner]
     order, owner = order[rank < top], owner[rank < top]

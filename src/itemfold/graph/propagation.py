@@ -18,7 +18,7 @@ from itemfold.ops.segment import fused, segment_sum
 
 def neighbour_sum(adjacency: Adjacency, x: Tensor) -> Tensor:
     """``out[v] = Σ a_vj x[j]`` over the sources of ``v``; ``[sources, d] → [targets, d]``."""
-    if adjacency.symmetric and x.requires_grad:
+    if isinstance(adjacency, Graph) and x.requires_grad:
         out: Tensor = _SymmetricSum.apply(x, adjacency, _own_sum)  # type: ignore[no-untyped-call]
         return out
     return _own_sum(adjacency, x)

@@ -137,15 +137,12 @@ class DGCF(GNN):
         self, graph: Graph, batch: Batch, encoded: Encoded, generator: torch.Generator
     ) -> Tensor:
         """The distance correlation of adjacent chunks over a sample of users and items."""
-        drawn = [sample_rows(table, generator) for table in (encoded.users, encoded.items)]
+        drawn = []
+        for table in (encoded.users, encoded.items):  # a fixed number: a step can be recorded
+            shape = (min(COMPARED, len(table)),)
+            rows = torch.randint(len(table), shape, generator=generator, device=table.device)
+            drawn.append(take_rows(table, rows))
         return self.penalty * independence(torch.cat(drawn), self.intents)
-
-
-def sample_rows(table: Tensor, generator: torch.Generator) -> Tensor:
-    """Up to `COMPARED` random rows; a fixed number, so that a step can be recorded."""
-    count = min(COMPARED, len(table))
-    index = torch.randint(len(table), (count,), generator=generator, device=table.device)
-    return take_rows(table, index)
 
 
 def independence(nodes: Tensor, intents: int) -> Tensor:

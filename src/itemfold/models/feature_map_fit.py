@@ -79,7 +79,9 @@ def choose_map(model: Model, train: sp.csr_array, known: FeatureMatrix) -> MapSe
             fit, parts, z = value, found, _combined(found, weights)
             best = replace(tried, **_named(weights))
     if known.words.nnz:
-        rests = [_residuals(fold, best) for fold in folds]
+        # residuals of the regression of scores and histories, for the kept items
+        pairs = [zip(*_regress(fold, best, fold.kept), strict=True) for fold in folds]
+        rests = [[target - found for found, target in pair] for pair in pairs]
         kept = [item_weights(fold.degree, best.half) for fold in folds]
         cosines = [similarities(fold.out.words, fold.kept.words) for fold in folds]
         for power, prior in model.watch(SIMILAR, CHOOSING):
@@ -150,12 +152,6 @@ def _regress(
     ridge = Ridge(fold.kept.regressors, item_weights(fold.degree, settings.half), settings.l2)
     targets = [fold.scores[:, fold.kept_items], fold.history[:, fold.kept_items]]
     return [ridge.predict(ridge.fit(target), items.regressors) for target in targets], targets
-
-
-def _residuals(fold: Fold, settings: MapSettings) -> list[Floats]:
-    """Residuals of the regression of scores and histories, for the kept items."""
-    predicted, targets = _regress(fold, settings, fold.kept)
-    return [target - found for target, found in zip(targets, predicted, strict=True)]
 
 
 def _named(weights: npt.NDArray[np.float64]) -> dict[str, float]:

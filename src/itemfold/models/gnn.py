@@ -14,9 +14,9 @@ from itemfold.errors import ItemfoldError
 from itemfold.graph.batch_propagation import BatchEdges, propagate_batch
 from itemfold.graph.graph import Adjacency, Graph, fold_adjacency, inverse_root
 from itemfold.graph.propagation import neighbour_sum, propagate, propagate_items, propagate_layers
+from itemfold.graph.spectral import spectral_start
 from itemfold.models.embedding_model import EmbeddingModel
 from itemfold.models.random_values import glorot_bound, uniform
-from itemfold.models.spectral_start import spectral_start
 from itemfold.ops.pair_scores import squared_lengths
 from itemfold.sampling.base import Encoded
 from itemfold.validation import one_of, positive_integers

@@ -248,7 +248,8 @@ class Hybrid(Model):
         assert self.gnn is not None
         if self._scaled is None or self._scaled[0] is not self.gnn.item_vectors:
             vectors = self.gnn.item_vectors
-            self._scaled = vectors, NetworkScores(scaled_items(vectors, self.norm))
+            length = vectors.norm(dim=1, keepdim=True).clamp(min=1e-12)
+            self._scaled = vectors, NetworkScores(vectors * length.pow(self.norm - 1))
         return self._scaled[1]
 
     def unshard(self) -> None:
@@ -390,13 +391,6 @@ def typical_weights(parts: Sequence[str]) -> tuple[float, tuple[float, ...]]:
         return 0.0 if parts else TYPICAL_PRIOR, only_first
     typical = {"network": 1.0, "linear": TYPICAL_WEIGHT}
     return TYPICAL_PRIOR, tuple(typical.get(part, 0.0) for part in parts)
-
-
-def scaled_items(vectors: Tensor, norm: float) -> Tensor:
-    """Item vectors with their length raised to the power ``norm``."""
-    length = vectors.norm(dim=1, keepdim=True).clamp(min=1e-12)
-    out: Tensor = vectors * length.pow(norm - 1)
-    return out
 
 
 def liked_items(history: sp.csr_array) -> npt.NDArray[np.int64]:

@@ -27,11 +27,11 @@ BATCH = 64  # histories from which on threads and dense weights pay
 CPU = torch.device("cpu")
 
 
-def cooccurrence(train: sp.csr_array, size: int = BLOCK) -> Iterator[tuple[int, Floats]]:
-    """``XᵀX`` in blocks of rows: first item, dense counts ``[≤ size, items]``."""
+def cooccurrence(train: sp.csr_array) -> Iterator[tuple[int, Floats]]:
+    """``XᵀX`` in blocks of rows: first item, dense counts ``[≤ BLOCK, items]``."""
     by_item = sp.csr_array(train.T)  # [items, users]
-    for start in range(0, train.shape[1], size):
-        block = by_item[start : start + size] @ train
+    for start in range(0, train.shape[1], BLOCK):
+        block = by_item[start : start + BLOCK] @ train
         yield start, np.asarray(block.toarray(), dtype=np.float32)
 
 

@@ -23,7 +23,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemfold.data.csr import from_parts, take_entries
+from itemfold.data.csr import from_parts, row_of_entry, take_entries
 from itemfold.models.item_item import gram_matrix
 from itemfold.models.nearest_items import Ints, nearest_items
 from itemfold.ops.inverse import Progress
@@ -202,7 +202,7 @@ class Neighbourhoods:
         place = np.full((len(listed), len(items)), -1, np.int32)
         place[row, number] = column
         histories = sp.csr_array(self.by_item[items].T)[user]
-        line = np.repeat(np.arange(len(user)), np.diff(histories.indptr))
+        line = row_of_entry(histories)
         found = place.ravel()[group[line] * len(items) + histories.indices]
         there = np.flatnonzero(found >= 0)
         lengths = np.bincount(line[there], minlength=len(user))
@@ -224,7 +224,7 @@ def _argmax(rows: sp.csr_array) -> Ints:
     if len(filled):
         largest = np.maximum.reduceat(rows.data, rows.indptr[filled])
         is_it = rows.data == np.repeat(largest, np.diff(rows.indptr)[filled])
-        line = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))[is_it]
+        line = row_of_entry(rows)[is_it]
         out[line[::-1]] = rows.indices[is_it][::-1]
     return out
 

@@ -26,6 +26,7 @@ import scipy.sparse.linalg as spl
 import torch
 from torch import Tensor
 
+from itemfold.data.csr import row_of_entry
 from itemfold.errors import ItemfoldError
 from itemfold.models.base import Kind, Model, check_stored_csr, explain_additive
 from itemfold.validation import is_number, positive, positive_integer
@@ -88,8 +89,7 @@ class SANSA(Model):
         left.sort_indices()
         squares = sp.csr_array((left.data**2, left.indices, left.indptr), shape=left.shape)
         inner = np.maximum(squares @ (1 / diagonal), 1e-300)  # P_jj
-        rows = np.repeat(np.arange(self.n_items), np.diff(left.indptr))
-        right = -left.data / (diagonal[left.indices] * inner[rows])
+        right = -left.data / (diagonal[left.indices] * inner[row_of_entry(left)])
         parts = {
             "left_starts": left.indptr.astype(np.int64),
             "left_items": left.indices.astype(np.int32),

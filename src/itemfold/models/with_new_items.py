@@ -106,8 +106,14 @@ class WithNewItems(Model):
         out = items.new_zeros((len(items), history.nnz), dtype=torch.float32)
         out[~is_new] = explain_known(items[~is_new]).to(out)
         if is_new.any():
-            new = torch.from_numpy(self._new_shares(history, explain_known, deviation)).to(out)
-            out[is_new] = new[items[is_new] - self.n_known]
+            every = torch.arange(self.n_known, device=self.device)
+            shares = explain_known(every).float().cpu().numpy().T  # [H, known]
+            single = np.zeros_like(shares)
+            values = history.data / np.sqrt(max(history.nnz, 1))
+            single[np.arange(history.nnz), history.indices] = values
+            part = self.map.combine(shares / deviation[0, 0], single)
+            new = torch.from_numpy(self.map.settings.scale * deviation[0, 0] * part).to(out)
+            out[is_new] = new[:, items[is_new] - self.n_known].T
         return out
 
     def popularity_part(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
@@ -137,19 +143,3 @@ class WithNewItems(Model):
 
     def _known(self, history: sp.csr_array) -> sp.csr_array:
         return take_columns(history, np.arange(self.n_known))
-
-    def _new_shares(
-        self,
-        history: sp.csr_array,
-        explain_known: Explainer,
-        deviation: npt.NDArray[np.float32],
-    ) -> npt.NDArray[np.float32]:
-        """What each history item adds to the score of each new item, ``[new, H]``."""
-        every = torch.arange(self.n_known, device=self.device)
-        shares = explain_known(every).float().cpu().numpy().T  # [H, known]
-        single = np.zeros_like(shares)
-        values = history.data / np.sqrt(max(history.nnz, 1))
-        single[np.arange(history.nnz), history.indices] = values
-        part = self.map.combine(shares / deviation[0, 0], single)
-        out: npt.NDArray[np.float32] = (self.map.settings.scale * deviation[0, 0] * part).T
-        return out

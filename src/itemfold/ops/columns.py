@@ -167,12 +167,8 @@ class _WholeRows(torch.autograd.Function):
         return out, None
 
 
-class _SumBothWays(torch.autograd.Function):
+class _SumBothWays(_Sum):
     """A sum that every rank uses for columns of its own: its gradient is summed as well."""
-
-    @staticmethod
-    def forward(ctx: Any, part: Tensor) -> Tensor:
-        return ranks.add_up(part.detach().contiguous())
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:

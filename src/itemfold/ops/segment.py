@@ -20,6 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from itemfold.data.csr import row_of_entry
+
 
 def row_tensors(matrix: sp.csr_array, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Starts, indices and float32 weights of the rows of a scipy matrix, for `segment_sum`."""
@@ -32,8 +34,7 @@ def row_tensors(matrix: sp.csr_array, device: torch.device) -> tuple[Tensor, Ten
 
 def dense_rows(matrix: sp.csr_array, device: torch.device) -> Tensor:
     """A scipy matrix without duplicates as float32 ``[rows, columns]``; copies only its entries."""
-    rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
-    flat = torch.from_numpy(rows * matrix.shape[1] + matrix.indices).to(device)
+    flat = torch.from_numpy(row_of_entry(matrix) * matrix.shape[1] + matrix.indices).to(device)
     out = torch.zeros(matrix.shape, device=device)
     out.view(-1)[flat] = torch.from_numpy(matrix.data.astype(np.float32)).to(device)
     return out

@@ -13,6 +13,7 @@ from torch import Tensor
 from itemfold.data.csr import as_ones, row_of_entry
 from itemfold.errors import ItemfoldError
 from itemfold.ops.segment import on_triton
+from itemfold.sampling.positives import Positives
 
 
 class Draws:
@@ -198,18 +199,13 @@ class Redraws:
     """Finds draws that are positives of their users, some users of a batch at a time."""
 
     def __init__(self, train: sp.csr_array) -> None:
-        self.n_items = int(train.shape[1])
-        self.crow = torch.from_numpy(train.indptr.astype(np.int64))
-        self.col = torch.from_numpy(train.indices.astype(np.int32, copy=False))
-        rows = np.repeat(np.arange(train.shape[0], dtype=np.int64), np.diff(train.indptr))
-        # a last key that matches nothing, so that every search result is a valid position
-        keys = np.append(rows * self.n_items + train.indices, np.iinfo(np.int64).max)
-        self.keys = torch.from_numpy(keys)
+        self.known = Positives(train)
 
     def draw(self, users: Tensor, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Uniform items ``[B, n]``, and the flat positions of those that are positives."""
-        items = torch.randint(self.n_items, (len(users), n), generator=generator)
-        positives = int((self.crow[users + 1] - self.crow[users]).sum())
+        items = torch.randint(self.known.n_items, (len(users), n), generator=generator)
+        starts = self.known.starts
+        positives = int((starts[users + 1] - starts[users]).sum())
         if positives > SEARCHED * items.numel():  # few draws per row, as in BPR
             return items, self._positives_at(torch.arange(items.numel()), users, items)
         size = max(FILLED * len(users) // max(positives, 1), 1)  # users at a time
@@ -222,11 +218,11 @@ class Redraws:
     def _hits(self, users: Tensor, items: Tensor) -> Tensor:
         """Flat positions of the items ``[B, n]`` that are positives of their users."""
         marks = torch.zeros(MARKS, dtype=torch.bool)
-        start = self.crow[users]
-        count = self.crow[users + 1] - start
+        start = self.known.starts[users].long()
+        count = self.known.starts[users + 1].long() - start
         owner = torch.repeat_interleave(torch.arange(len(users)), count)
         place = torch.arange(len(owner)) - (count.cumsum(0) - count - start)[owner]
-        positives = self.col.index_select(0, place) + owner * SPREAD
+        positives = self.known.items.index_select(0, place) + owner * SPREAD
         marks.index_fill_(0, positives.bitwise_and_(MARKS - 1), True)
         shift = torch.arange(len(users)).unsqueeze(1) * SPREAD  # [B, 1]
         places = (items + shift).bitwise_and_(MARKS - 1).view(-1)
@@ -235,6 +231,5 @@ class Redraws:
 
     def _positives_at(self, places: Tensor, users: Tensor, items: Tensor) -> Tensor:
         """Those of some flat positions whose items ``[B, n]`` are positives, by binary search."""
-        wanted = users[places // items.shape[1]] * self.n_items + items.view(-1)[places]
-        found = self.keys[torch.searchsorted(self.keys, wanted)] == wanted
-        return places[found]
+        row, item = users[places // items.shape[1]], items.view(-1, 1)[places]
+        return places[self.known.is_positive(row, item).squeeze(1)]

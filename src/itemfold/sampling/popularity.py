@@ -15,6 +15,7 @@ from itemfold.data.csr import as_ones, row_of_entry
 from itemfold.errors import ItemfoldError
 from itemfold.sampling.base import Batch, DrawnNegatives, ScoredLists
 from itemfold.sampling.exact import bits_for, check_negatives_left, prepared, uniform_integers
+from itemfold.validation import at_least_zero
 
 
 @dataclass
@@ -42,8 +43,7 @@ class PopularityNegatives(DrawnNegatives):
     power: float = 0.75
 
     def __post_init__(self) -> None:
-        if not self.power >= 0:
-            raise ItemfoldError(f"'power' must be a number of at least 0, got {self.power}")
+        at_least_zero(power=self.power)
 
     def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
         """Accumulate integer weights over the catalogue and store the position of each positive."""

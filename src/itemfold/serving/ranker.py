@@ -122,11 +122,11 @@ class Ranker:
         best = best[best >= 0]
         return best, scores[best]
 
-    def known_similar_to(self, item: int, n_known: int, most: int = 3) -> list[int]:
-        """The known items with the most similar features; ties: the more popular item."""
+    def known_similar_to(self, item: int, n_known: int) -> list[int]:
+        """The three known items with the most similar features; ties: the more popular item."""
         weight, popularity = self.model.similar_to(item)[:n_known], self.popularity[:n_known]
         weight = weight + 1e-3 * popularity / popularity.max().clamp(min=1)
-        found: list[int] = top_items(weight.unsqueeze(0), most)[0].tolist()
+        found: list[int] = top_items(weight.unsqueeze(0), 3)[0].tolist()
         return found
 
     @cached_property

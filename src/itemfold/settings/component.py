@@ -57,9 +57,8 @@ class Component:
 def component_of(section: str, part: Any) -> Component:
     """The component of an object passed in Python."""
     if section == "model":
-        template = (
-            part.fresh() if "n_items" in vars(part) else part
-        )  # already trained: start from scratch
+        is_trained = "n_items" in vars(part)
+        template = part.fresh() if is_trained else part  # training starts from scratch
         return Component(type(part), name_of(MODELS, type(part)), template.settings, template)
     if section == "loss":
         function, bound = unbind(part)

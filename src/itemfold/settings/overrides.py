@@ -96,27 +96,24 @@ def _locate(config: Config, key: str) -> tuple[str, str]:
         if rest in known[section] or (section == "model" and rest in moved):
             return section, rest
         raise ItemfoldError(
-            f"'--set' has no key {key!r}; [{section}] has {_listed(known[section])}"
+            f"'--set' has no key {key!r}; [{section}] has {', '.join(known[section])}"
         )
     places = [(name, key) for name, choices in known.items() if key in choices]
     if not places:
-        places = [(s, k) for s, choices in known.items() for k in choices if _ends_with_key(k, key)]
+        places = [
+            (name, path)
+            for name, choices in known.items()
+            for path in choices
+            if path.endswith(f".{key}") and not path.endswith(".name")
+        ]
         places = places or [("model", key)] * (key in moved)
     if not places:
-        listing = "; ".join(f"[{name}] {_listed(choices)}" for name, choices in known.items())
+        listing = "; ".join(f"[{name}] {', '.join(choices)}" for name, choices in known.items())
         raise ItemfoldError(f"'--set' has no key {key!r}; known keys: {listing}")
     if len(places) > 1:
         options = " or ".join(f"{section}.{name}" for section, name in places)
         raise ItemfoldError(f"'--set' key {key!r} is ambiguous: write {options}")
     return places[0]
-
-
-def _ends_with_key(path: str, key: str) -> bool:
-    return path.endswith(f".{key}") and not path.endswith(".name")
-
-
-def _listed(choices: Sequence[str]) -> str:
-    return ", ".join(choices)
 
 
 def parse_value(text: str) -> Any:
@@ -143,7 +140,10 @@ def choose(config: Config, section: str, name: str) -> str:
 
 
 def choose_split(config: Config, protocol: str | None, strategy: str | None) -> None:
-    """Set the split strategy from a protocol, a strategy, or both."""
+    """Set the split strategy from a protocol, a strategy, or both.
+
+    The transductive protocol has no default strategy: it depends on the data.
+    """
     stored = config.get("split", {}).get("strategy")
     if strategy is not None:
         lookup(SPLITS, "split", strategy)
@@ -153,7 +153,14 @@ def choose_split(config: Config, protocol: str | None, strategy: str | None) -> 
         one_of("protocol", protocol, ("transductive", "inductive"))
         if strategy is None and config.get("split") and protocol_of(config) == protocol:
             return
-        strategy = _strategy_for(protocol, strategy)
+        fitting = [name for name in SPLITS if PROTOCOL_OF.get(name, "transductive") == protocol]
+        if strategy is None:
+            strategy = None if protocol == PROTOCOL else SPLIT_OF[protocol]
+        elif strategy not in ("all", *fitting):
+            raise ItemfoldError(
+                f"'split' must be {' or '.join(fitting)} in the {protocol} protocol, "
+                f"got {strategy!r}"
+            )
         if strategy is None and PROTOCOL_OF.get(str(stored), protocol) != protocol:
             config["split"] = {}  # the stored strategy belongs to the other protocol
     if strategy is None:
@@ -163,21 +170,6 @@ def choose_split(config: Config, protocol: str | None, strategy: str | None) -> 
     config.setdefault("split", {})["strategy"] = strategy
     if strategy == "all" and protocol is not None:
         config["split"]["protocol"] = protocol
-
-
-def _strategy_for(protocol: str, strategy: str | None) -> str | None:
-    """The strategy, checked against the protocol, or the default of the protocol.
-
-    The transductive protocol has no default; it depends on the data.
-    """
-    if strategy is None:
-        return None if protocol == PROTOCOL else SPLIT_OF[protocol]
-    if strategy != "all" and PROTOCOL_OF.get(strategy, "transductive") != protocol:
-        fitting = [name for name in SPLITS if PROTOCOL_OF.get(name, "transductive") == protocol]
-        raise ItemfoldError(
-            f"'split' must be {' or '.join(fitting)} in the {protocol} protocol, got {strategy!r}"
-        )
-    return strategy
 
 
 def shortcut(config: Config, key: str, value: Any) -> str:

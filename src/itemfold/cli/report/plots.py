@@ -141,12 +141,13 @@ def windows_of(runs: Mapping[str, Run]) -> dict[str, dict[int, Run]]:
     return {name: dict(sorted(points.items())) for name, points in out.items() if len(points) > 1}
 
 
-def by_window(curves: Mapping[str, Mapping[int, Run]], metric: str = "ndcg@20") -> str:
-    """The mean of a metric over the test users of each time window, a curve for each model."""
+def by_window(curves: Mapping[str, Mapping[int, Run]]) -> str:
+    """The mean NDCG@20 of the test users of each time window, a curve for each model."""
 
     def draw(axes: Any) -> None:
         for n, (name, points) in enumerate(curves.items()):
-            means, spread = _bars(bootstrap_interval(r.per_user[metric]) for r in points.values())
+            values = (run.per_user["ndcg@20"] for run in points.values())
+            means, spread = _bars(map(bootstrap_interval, values))
             at = np.array(list(points)) + 0.04 * (n - (len(curves) - 1) / 2)
             colour = COLOURS[n % len(COLOURS)]
             style = {"color": colour, "linewidth": 1.8, "elinewidth": 1, "label": name}

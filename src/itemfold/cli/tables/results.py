@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from itemfold.evaluation.tradeoff import Sweep
     from itemfold.experiments.tune import Tuned
 
+LOSS = 0.02  # of NDCG, for which a table says what a slider changes
+
 
 def tuned(found: Tuned, most: int = 10) -> RenderableType:
     """A table of the best trials of a search, and of its first configuration."""
@@ -70,16 +72,16 @@ def sweep(found: Sweep) -> ResultTable:
     return ResultTable(columns, tuple(rows), title=title, notes=(*lines, *definitions(first)))
 
 
-def loss_sentence(found: Sweep, loss: float = 0.02) -> str:
+def loss_sentence(found: Sweep) -> str:
     """What a small loss of accuracy buys; empty if accuracy never loses as much."""
     parts = []
     for name in ("diversity", "genre_diversity", "coverage", "gini", "popularity_bias"):
-        if found.measures(name) and (at := found.at_loss(loss, name)):
+        if found.measures(name) and (at := found.at_loss(LOSS, name)):
             parts.append(f"{name} {at[1]:+.1%}")
             slider = at[0]
     if not parts:
         return ""
-    head = f"at a loss of {loss:.0%} of NDCG@{found.k} ({found.slider} {slider:.2f}): "
+    head = f"at a loss of {LOSS:.0%} of NDCG@{found.k} ({found.slider} {slider:.2f}): "
     return head + ", ".join(parts)
 
 

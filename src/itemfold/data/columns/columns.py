@@ -178,16 +178,17 @@ def _id_candidates(names: list[str], role: str, sample: Sample | None) -> list[i
     """The candidate id columns of a role; empty columns only if there are no others."""
     first = hits = candidates(names, role)
     while sample is not None and hits:
-        empty = [j for j in hits if len(sample(j)) and all(map(_is_no_id, sample(j)))]
+        empty = [
+            j
+            for j in hits
+            if len(sample(j))
+            and all(is_missing(v) or str(v).strip().lower() in MISSING for v in sample(j))
+        ]
         if not empty:
             return hits
         names = ["" if j in empty else name for j, name in enumerate(names)]
         hits = candidates(names, role)
     return first
-
-
-def _is_no_id(value: Any) -> bool:
-    return is_missing(value) or str(value).strip().lower() in MISSING
 
 
 def _check_missing(

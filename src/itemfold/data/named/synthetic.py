@@ -35,6 +35,7 @@ from itemfold.data.array_types import Floats, Ints
 from itemfold.data.interactions import IdMap, Interactions
 from itemfold.data.named.synthetic_titles import make_titles
 from itemfold.errors import ItemfoldError
+from itemfold.validation import positive_integers
 
 GENRES = (
     "Drama", "Comedy", "Thriller", "Action", "Romance", "Crime", "Adventure", "Sci-Fi", "Horror",
@@ -92,10 +93,7 @@ def synthetic(
     """
     if interactions is None:
         interactions = min(max(users * items // 100, 20 * users), int(0.3 * users * items))
-    sizes = {"users": users, "items": items, "interactions": interactions}
-    for key, value in sizes.items():
-        if value < 1:
-            raise ItemfoldError(f"'{key}' must be a positive integer, got {value}")
+    positive_integers(users=users, items=items, interactions=interactions)
     for key, value in {"seed": seed, "drift": drift}.items():
         if value < 0:
             raise ItemfoldError(f"'{key}' must not be negative, got {value}")

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from itemfold.data.csr import scatter_rows
 from itemfold.data.interactions import IdMap
 from itemfold.errors import ItemfoldError, LeakError
+from itemfold.validation import one_of
 
 if TYPE_CHECKING:
     from itemfold.data.splitting.split import HeldOut, Joining, Split
@@ -52,8 +53,7 @@ def check_split(split: Split) -> None:
 
 def _check_sizes(split: Split, parts: dict[str, HeldOut]) -> None:
     """Check the shapes of the parts, and that no user is in a part twice."""
-    if split.protocol not in ("transductive", "inductive"):
-        raise ItemfoldError(f"'protocol' must be transductive or inductive, got {split.protocol!r}")
+    one_of("protocol", split.protocol, ("transductive", "inductive"))
     ids = (len(split.user_ids), len(split.item_ids))
     if split.train.shape != ids:
         raise ItemfoldError(

@@ -10,6 +10,7 @@ from itemfold.data.named.find_dataset import cache_folder
 from itemfold.environment import pick_device
 from itemfold.errors import ItemfoldError
 from itemfold.files import check_folder
+from itemfold.validation import positive_integer
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class Options:
     def check(self) -> None:
         """Raise for options with which every run would fail or be skipped."""
         for name, number in (("jobs", self.jobs), ("seeds", self.seeds)):
-            if number is not None and number < 1:
-                raise ItemfoldError(f"'{name}' must be a positive integer, got {number}")
+            if number is not None:
+                positive_integer(name, number)
         for name, chosen in (("datasets", self.datasets), ("rows", self.rows)):
             if chosen is not None and not chosen:
                 raise ItemfoldError(f"'{name}' must name at least one, got none")

@@ -100,12 +100,16 @@ QUICK = Study(
 )
 
 
-def trial_settings(loss: str, study: Study, seed: int = 0) -> list[dict[str, dict[str, Any]]]:
+def trial_settings(loss: str, study: Study) -> list[dict[str, dict[str, Any]]]:
     """The settings of every trial of a loss: random, with the same quantiles for all losses."""
-    quantiles = np.random.default_rng(seed).random((study.trials, DIMENSIONS))
+    quantiles = np.random.default_rng(0).random((study.trials, DIMENSIONS))
     cosine, loss = loss in COSINE, loss.removesuffix(DOT)
     fixed = OF_MODELS.get(study.model, {})
-    own = [(path.partition(".")[2], text) for path, text in OF_LOSSES.items() if _of(path, loss)]
+    own = [
+        (path.partition(".")[2], text)
+        for path, text in OF_LOSSES.items()
+        if path.startswith(f"{loss}.")
+    ]
     out = []
     for lr, l2, negatives, tau, *others in quantiles.tolist():
         n = study.negatives[int(negatives * len(study.negatives))]
@@ -129,10 +133,6 @@ def trial_settings(loss: str, study: Study, seed: int = 0) -> list[dict[str, dic
 def has_tau(loss: str) -> bool:
     """Whether a loss has a temperature."""
     return "tau" in schema(LOSSES[loss])
-
-
-def _of(path: str, loss: str) -> bool:
-    return path.startswith(f"{loss}.")
 
 
 def _between(ends: tuple[float, float], quantile: float) -> float:
@@ -266,16 +266,13 @@ def tau_rows(study: Study, chosen: Sequence[Row]) -> list[Row]:
 def noise_rows(study: Study, chosen: Sequence[Row]) -> list[Row]:
     """Chosen rows with false negatives, one seed each."""
     rows = [row for row in chosen if row["loss"]["name"] != "direct-au"]
-    return [
-        {**_variant(row, percent), **_negatives(percent)}
-        for row in rows
-        for percent in study.false_percent
-    ]
-
-
-def _negatives(percent: int) -> Row:
-    noise = {"name": "false-negatives", "share": percent / 100}
-    return {"negatives": noise if percent else {"name": "uniform"}}
+    out = []
+    for row in rows:
+        for percent in study.false_percent:
+            noise = {"name": "false-negatives", "share": percent / 100}
+            negatives = noise if percent else {"name": "uniform"}
+            out.append({**_variant(row, percent), "negatives": negatives})
+    return out
 
 
 def _variant(row: Row, percent: int, tau_factor: float = 1.0) -> Row:

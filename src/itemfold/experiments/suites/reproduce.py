@@ -72,14 +72,12 @@ def run_tables(name: str, options: Options, console: Console) -> bool:
     return succeeded
 
 
-def run_suite(
-    suite: Suite, options: Options | None = None, console: Console | None = None
-) -> SuiteOutcome:
+def run_suite(suite: Suite, options: Options, console: Console) -> SuiteOutcome:
     """Run rows × data sets × seeds, store the results in ``results/SUITE.jsonl``, and test them.
 
     A run is done if it is stored with the same settings and all columns.
     """
-    options, console = options or Options(), console or Console(stderr=True)
+
     with Pool(options.jobs) as pool:
         # if times matter, each suite measures its own
         outcome = make_runs(suite, options, console, pool, reuse=not suite.cost)

@@ -26,7 +26,8 @@ class KeyCheck:
         if scope["type"] != "http" or is_keyless(scope["path"]) or scope["method"] == "OPTIONS":
             await self.app(scope, receive, send)
             return
-        key = self._find(Headers(scope=scope).get("authorization", ""))
+        scheme, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
+        key = self.keys.find(given.strip()) if scheme.lower() == "bearer" else None
         if key is None:
             text = "an API key is needed: send the header Authorization: Bearer KEY"
             response = error_response(401, text, {"WWW-Authenticate": "Bearer"})
@@ -42,11 +43,6 @@ class KeyCheck:
         if HOLD in scope:
             await scope[HOLD](receive)
         await response(scope, receive, send)
-
-    def _find(self, header: str) -> tuple[int, str] | None:
-        """The number and the class of the key in a header, None if there is no valid one."""
-        scheme, _, key = header.partition(" ")
-        return self.keys.find(key.strip()) if scheme.lower() == "bearer" else None
 
 
 def charge(scope: Scope, tokens: float) -> None:

@@ -54,10 +54,6 @@ def _check_length(value: Any) -> Any:
     return value
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 def _whole(value: Any) -> Any:
     """Convert a whole float to an integer, since JSON does not distinguish 64.0 and 64."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -70,7 +66,7 @@ StoredId = Annotated[str | int, BeforeValidator(_check_stored_id)]
 Genres = Annotated[
     list[Annotated[str, BeforeValidator(_check_length)]],
     Field(max_length=MAX_IDS, fail_fast=True),
-    BeforeValidator(_as_list),
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
 ]
 RunName = Annotated[str, Field(max_length=MAX_RUN_NAME)]
 ColumnName = Annotated[str, Field(min_length=1, max_length=MAX_RUN_NAME)]

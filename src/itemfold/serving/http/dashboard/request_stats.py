@@ -33,7 +33,9 @@ class RequestStats:
         out = cls()
         for family in text_string_to_metric_families(exposition.decode()):
             for name, labels, value, *_ in family.samples:
-                path = _kind(labels.get("path", ""))
+                path = labels.get("path", "")
+                if path in ("/", "/dashboard") or path.startswith("/page/"):
+                    path = PAGE
                 if name == f"{PREFIX}answers_total":
                     out.counts[path, labels["status"]] += int(value)
                 elif name == f"{PREFIX}answer_seconds_bucket":
@@ -83,7 +85,3 @@ def histogram_quantile(quantile: float, buckets: Mapping[float, int]) -> float |
             return lower + (upper - lower) * (quantile * total - before) / (count - before)
         lower, before = upper, count
     return lower
-
-
-def _kind(path: str) -> str:
-    return PAGE if path in ("/", "/dashboard") or path.startswith("/page/") else path

@@ -22,7 +22,7 @@ from itemfold.serving.http.dashboard.feedback_stats import (
 )
 from itemfold.serving.http.dashboard.request_stats import RequestStats
 from itemfold.serving.http.monitoring.telemetry import Telemetry
-from itemfold.serving.http.runs import ServedRun, ServedRuns
+from itemfold.serving.http.runs import ServedRuns
 
 DAY = 86_400.0
 MAX_EVENTS = 400_000  # the newest: two seconds of reading
@@ -171,31 +171,26 @@ class Dashboard:
     def _reports(self, found: dict[Version, VersionFeedback]) -> list[VersionReport]:
         """The served versions, then earlier ones that have feedback."""
         served = {Version(run.name, run.fingerprint): run for run in self.runs}
-        versions = [*served, *(version for version in found if version not in served)]
-        return [
-            self._report(version, served.get(version), found.get(version, VersionFeedback()))
-            for version in versions
-        ]
-
-    def _report(
-        self, version: Version, run: ServedRun | None, feedback: VersionFeedback
-    ) -> VersionReport:
-        rate = feedback.click_through
-        shown = len(feedback.items)
-        return VersionReport(
-            run=version.run,
-            run_fingerprint=version.fingerprint,
-            serving=run is not None,
-            model="" if run is None else str(run.recommender.run.metrics["model"]),
-            since="" if run is None else run.since,
-            traffic=0.0 if run is None else self.runs.traffic(run.name),
-            events=dict(feedback.events),
-            clicked=feedback.clicked,
-            click_through=None if rate is None else _interval(rate),
-            items_shown=shown,
-            coverage=None if run is None else min(1.0, shown / run.recommender.n_items),
-            top_fraction=feedback.top_fraction,
-        )
+        out = []
+        for version in dict.fromkeys((*served, *found)):
+            run, feedback = served.get(version), found.get(version, VersionFeedback())
+            rate, shown = feedback.click_through, len(feedback.items)
+            report = VersionReport(
+                run=version.run,
+                run_fingerprint=version.fingerprint,
+                serving=run is not None,
+                model="" if run is None else str(run.recommender.run.metrics["model"]),
+                since="" if run is None else run.since,
+                traffic=0.0 if run is None else self.runs.traffic(run.name),
+                events=dict(feedback.events),
+                clicked=feedback.clicked,
+                click_through=None if rate is None else _interval(rate),
+                items_shown=shown,
+                coverage=None if run is None else min(1.0, shown / run.recommender.n_items),
+                top_fraction=feedback.top_fraction,
+            )
+            out.append(report)
+        return out
 
 
 def compare(reports: list[VersionReport]) -> list[Comparison]:

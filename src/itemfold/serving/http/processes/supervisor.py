@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from contextlib import contextmanager, suppress
+from ctypes import c_double
 from dataclasses import replace
 from multiprocessing.connection import wait
 from typing import Any
@@ -27,7 +28,7 @@ from itemfold.serving.http.monitoring.telemetry import MULTIPROCESS_DIR
 from itemfold.serving.http.processes.staggered import StaggeredReload
 from itemfold.serving.http.processes.versions import POLL_S, Versions
 from itemfold.serving.http.processes.worker import BACKLOG, WorkerTask
-from itemfold.serving.http.processes.worker_link import LATE_S, Worker, WorkerLink, new_beat
+from itemfold.serving.http.processes.worker_link import LATE_S, Worker, WorkerLink
 
 CONTEXT = multiprocessing.get_context("spawn")  # a process that has loaded torch should not fork
 DRAIN_S = 0.5  # connections are still accepted after the signal to stop
@@ -99,7 +100,7 @@ class _Supervisor:
         """Start a worker, which loads the accepted runs and reports when it is ready."""
         control, their_control = CONTEXT.Pipe()
         channel, their_channel = socket.socketpair()
-        beat = new_beat(CONTEXT)
+        beat = CONTEXT.Value(c_double, time.monotonic(), lock=False)  # its last heartbeat
         task = replace(self.task, folders=dict(self.versions.accepted))
         link = WorkerLink(their_channel, their_control, beat)
         arguments = (task, link, self.buckets)

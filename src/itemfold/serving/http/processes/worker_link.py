@@ -6,7 +6,6 @@ import asyncio
 import socket
 import time
 from contextlib import suppress
-from ctypes import c_double
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -122,8 +121,3 @@ class Worker:
         """Close the channel and the pipe."""
         self.channel.close()
         self.control.close()
-
-
-def new_beat(context: Any) -> Any:
-    """Shared memory for the time of a worker's last heartbeat."""
-    return context.Value(c_double, time.monotonic(), lock=False)
