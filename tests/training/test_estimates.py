@@ -11,8 +11,8 @@ from itemfold.data.splitting.split import Split
 from itemfold.data.splitting.splitters import split_interactions
 from itemfold.models.hybrid import Hybrid
 from itemfold.settings.resolve import Request, resolve
-from itemfold.training.fit import train
 from itemfold.training.deadline import Deadline
+from itemfold.training.fit import train
 from itemfold.training.fitted import Context
 from itemfold.training.strategies import candidates, estimates, workbench
 from itemfold.training.strategies.estimates import (
