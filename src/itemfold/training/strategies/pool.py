@@ -99,18 +99,17 @@ def places_of_targets(scores: Tensor, targets: Tensor, depth: int) -> Tensor:
     out = torch.zeros(len(scores), depth, dtype=torch.bool, device=scores.device)
     top = _highest(scores, min(depth, scores.shape[1]))
     least = top.amin(1)
-    rows, own = targets.T
-    score = scores[rows, own]
-    near = score >= least[rows]
-    rows, own, score = rows[near], own[near], score[near].unsqueeze(1)
-    place = (top[rows] > score).sum(1)
-    is_tied = ((top[rows] == score).sum(1) > 1) | (score.squeeze(1) == least[rows])
+    near = targets[scores[targets[:, 0], targets[:, 1]] >= least[targets[:, 0]]]
     column = torch.arange(scores.shape[1], device=scores.device)
-    for tied in torch.split(torch.nonzero(is_tied).squeeze(1), COMPARED // len(column) + 1):
+    for rows, own in (part.T for part in torch.split(near, COMPARED // len(column) + 1)):
+        score = scores[rows, own].unsqueeze(1)
+        place = (top[rows] > score).sum(1)
+        is_tied = ((top[rows] == score).sum(1) > 1) | (score.squeeze(1) == least[rows])
+        tied = torch.nonzero(is_tied).squeeze(1)
         is_before = (scores[rows[tied]] == score[tied]) & (column < own[tied].unsqueeze(1))
         place[tied] += is_before.sum(1)
-    listed = place < depth
-    out[rows[listed], place[listed]] = True
+        listed = place < depth
+        out[rows[listed], place[listed]] = True
     return out
 
 
