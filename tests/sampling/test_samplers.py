@@ -186,6 +186,7 @@ def test_positives_are_found_in_the_list_of_a_users_part(  # type: ignore[no-unt
 ) -> None:
     monkeypatch.setattr(positives, "ALL_PAIRS", all_pairs)
     monkeypatch.setattr(positives, "THREADED", threaded)
+    monkeypatch.setattr(positives, "PLACES_PER_ENTRY", 1000)
     monkeypatch.setattr(positives, "BLOCK", block)
     monkeypatch.setattr(positives, "TABLE", table)
     train = graph()

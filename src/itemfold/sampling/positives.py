@@ -22,6 +22,7 @@ from itemfold.ops.thread_map import thread_map
 BLOCK = 1 << 19  # entries of histories that are looked up at a time
 TABLE = 1 << 24  # items of parts that are looked up at a time, if there are several
 THREADED = 1 << 22  # lookups in a table of all pairs that are worth starting threads for
+PLACES_PER_ENTRY = 12  # of a list that are looked up while one entry of a history is
 ALL_PAIRS = 1 << 26  # bytes of a table of all pairs of a user and an item, on a CPU
 
 
@@ -57,13 +58,14 @@ class Positives:
 
             pairs = zip(users, shared, strict=True)
             return torch.cat([contains(self.starts, self.items, *pair) for pair in pairs])
-        if self.all_pairs is not None:
-            return self._shared_from(self.all_pairs, users, shared)
         sizes = torch.tensor([len(some) for some in users], device=shared.device)
         row, part = torch.cat(list(users)), torch.repeat_interleave(sizes)
-        out = shared.new_zeros((len(row), shared.shape[1]), dtype=torch.bool)
         start = self.starts[row].long()
         length = self.starts[row + 1].long() - start
+        is_long = int(length.sum()) * PLACES_PER_ENTRY > len(row) * shared.shape[1]
+        if is_long and self.all_pairs is not None:
+            return self._shared_from(self.all_pairs, users, shared)
+        out = shared.new_zeros((len(row), shared.shape[1]), dtype=torch.bool)
         for rows, parts in self._blocks(sizes, length):
             hits = self._hits(start[rows], length[rows], part[rows] - parts.start, shared[parts])
             out[rows].view(-1)[hits] = True
