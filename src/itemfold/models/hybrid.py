@@ -65,10 +65,10 @@ class Hybrid(Model):
         new_blend: The same for users who are not in the training data; default: as `blend`, or
             selected on validation if it has both new and known users.
         popularity_half_life: Age at which the weight of an interaction in recent popularity has
-            halved, such as "12h" or "30d", or "never". Default: selected on validation if the data
-            has times.
+            halved, such as "12h" or "30d", or "never". Default: selected on validation if the
+            validation part is a later period, else "never".
         half_life: The same for the linear part, the messages and the histories, or "never".
-            Default: selected on validation if the data has times.
+            Default: as above.
         **old: Settings of the parts under their names of release 0.2, such as `linear_l2`.
 
     Raises:
