@@ -157,7 +157,12 @@ def test_popularity_stays_exact_with_many_users_and_heavy_items() -> None:
     assert_drawn_from(counts[None], degree[None])
 
 
-def test_positives_are_found_in_lists_per_user_and_shared_lists() -> None:
+ALL_PAIRS = [0, 1 << 26]  # bytes: without and with a table of all pairs
+
+
+@pytest.mark.parametrize("all_pairs", ALL_PAIRS)
+def test_positives_are_found_in_lists_per_user_and_shared_lists(all_pairs, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(positives, "ALL_PAIRS", all_pairs)
     train = graph()
     dense = train.toarray() > 0
     lookup = Positives(train)
@@ -171,9 +176,17 @@ def test_positives_are_found_in_lists_per_user_and_shared_lists() -> None:
     assert not empty.is_positive(torch.arange(3), torch.arange(4)).any()
 
 
-@pytest.mark.parametrize("block", [1, 30, 1 << 19])
-@pytest.mark.parametrize("table", [1, 1 << 24])
-def test_positives_are_found_in_the_list_of_a_users_part(block, table, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize(
+    ("all_pairs", "block", "table", "threaded"),
+    [(0, block, table, 0) for block in (1, 30, 1 << 19) for table in (1, 1 << 24)]
+    + [(1 << 26, 1, 1, threaded) for threaded in (0, 1 << 22)],
+)
+def test_positives_are_found_in_the_list_of_a_users_part(  # type: ignore[no-untyped-def]
+    all_pairs, block, table, threaded, monkeypatch
+) -> None:
+    monkeypatch.setattr(positives, "ALL_PAIRS", all_pairs)
+    monkeypatch.setattr(positives, "THREADED", threaded)
+    monkeypatch.setattr(positives, "PLACES_PER_ENTRY", 1000)
     monkeypatch.setattr(positives, "BLOCK", block)
     monkeypatch.setattr(positives, "TABLE", table)
     train = graph()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from contextlib import nullcontext
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
@@ -15,9 +17,13 @@ from torch import Tensor
 from itemfold.data.csr import as_ones, row_of_entry
 from itemfold.graph.graph import row_type
 from itemfold.ops.segment import on_triton
+from itemfold.ops.thread_map import thread_map
 
 BLOCK = 1 << 19  # entries of histories that are looked up at a time
 TABLE = 1 << 24  # items of parts that are looked up at a time, if there are several
+THREADED = 1 << 22  # lookups in a table of all pairs that are worth starting threads for
+PLACES_PER_ENTRY = 12  # of a list that are looked up while one entry of a history is
+ALL_PAIRS = 1 << 26  # bytes of a table of all pairs of a user and an item, on a CPU
 
 
 class Positives:
@@ -38,6 +44,8 @@ class Positives:
         if items.dim() == 1:
             return self.in_shared([users], items.unsqueeze(0))
         wanted = users.unsqueeze(1) * self.n_items + items  # [B, N]
+        if self.all_pairs is not None:
+            return torch.from_numpy(self.all_pairs).view(-1)[wanted]
         return self.keys[torch.searchsorted(self.keys, wanted)] == wanted
 
     def in_shared(self, users: Sequence[Tensor], shared: Tensor) -> Tensor:
@@ -52,13 +60,45 @@ class Positives:
             return torch.cat([contains(self.starts, self.items, *pair) for pair in pairs])
         sizes = torch.tensor([len(some) for some in users], device=shared.device)
         row, part = torch.cat(list(users)), torch.repeat_interleave(sizes)
-        out = shared.new_zeros((len(row), shared.shape[1]), dtype=torch.bool)
         start = self.starts[row].long()
         length = self.starts[row + 1].long() - start
+        is_long = int(length.sum()) * PLACES_PER_ENTRY > len(row) * shared.shape[1]
+        if is_long and self.all_pairs is not None:
+            return self._shared_from(self.all_pairs, users, shared)
+        out = shared.new_zeros((len(row), shared.shape[1]), dtype=torch.bool)
         for rows, parts in self._blocks(sizes, length):
             hits = self._hits(start[rows], length[rows], part[rows] - parts.start, shared[parts])
             out[rows].view(-1)[hits] = True
         return out
+
+    @cached_property
+    def all_pairs(self) -> npt.NDArray[np.bool_] | None:
+        """Whether each user has each item, on a CPU if the table is small enough; else None.
+
+        With long histories a lookup in it is ten times as fast as one of all their entries.
+        """
+        n_users = len(self.starts) - 1
+        if self.items.is_cuda or n_users * self.n_items > ALL_PAIRS:
+            return None
+        out = np.zeros((n_users, self.n_items), dtype=bool)
+        out[np.repeat(np.arange(n_users), np.diff(self.starts.numpy())), self.items.numpy()] = True
+        return out
+
+    def _shared_from(
+        self, table: npt.NDArray[np.bool_], users: Sequence[Tensor], shared: Tensor
+    ) -> Tensor:
+        """`in_shared` from a table of all pairs: rows of a part's users, columns of its items."""
+        bounds = np.cumsum([0, *map(len, users)])
+        out = np.empty((bounds[-1], shared.shape[1]), dtype=bool)
+
+        def fill(part: int) -> None:
+            rows = table[users[part].numpy()]
+            own = out[bounds[part] : bounds[part + 1]]
+            np.take(rows, shared[part].numpy(), axis=1, out=own, mode="clip")  # needs no buffer
+
+        with thread_map() if out.size > THREADED else nullcontext(map) as parallel_map:
+            list(parallel_map(fill, range(len(users))))
+        return torch.from_numpy(out)
 
     def _blocks(self, sizes: Tensor, length: Tensor) -> Iterator[tuple[slice, slice]]:
         """Rows and parts with about as many entries of histories as stay in a cache."""
