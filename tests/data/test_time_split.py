@@ -20,7 +20,7 @@ from itemfold.data.splitting.splitters import default_strategy
 from itemfold.errors import ItemfoldError, LeakError
 from itemfold.experiments.build import make_split, run_config
 from itemfold.models import MODELS
-from itemfold.settings.resolve import current_config
+from itemfold.settings.stored_config import current_config
 
 Pair = tuple[str, int]
 

@@ -333,7 +333,7 @@ def test_lookup_of_positives() -> None:
 
 
 def test_a_row_that_begins_beyond_half_of_32_bits_is_searched() -> None:
-    from itemfold.ops.triton.segment import contains
+    from itemfold.ops.triton.membership import contains
 
     begin = 2**30 + 5
     entries = torch.empty(begin + 10, dtype=torch.int32, device=DEVICE)  # one page of it is used

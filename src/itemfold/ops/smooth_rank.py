@@ -67,7 +67,7 @@ class _CountAbove(torch.autograd.Function):
 def add_counts(scores: Tensor, pos: Tensor, counts: Tensor, tau: float) -> None:
     """``counts[b, p] += Σ_j σ((scores[b, j] − pos[b, p])/τ)``."""
     if fused(scores):
-        from itemfold.ops.triton.segment import add_smooth_counts
+        from itemfold.ops.triton.smooth_rank import add_smooth_counts
 
         add_smooth_counts(scores, pos, counts, tau)
         return
@@ -78,7 +78,7 @@ def add_counts(scores: Tensor, pos: Tensor, counts: Tensor, tau: float) -> None:
 def slopes(scores: Tensor, pos: Tensor, grad: Tensor, grad_pos: Tensor, tau: float) -> Tensor:
     """``Σ_p grad[b, p]·σ'`` at every score, ``[B, n]``; subtracts row sums from ``grad_pos``."""
     if fused(scores):
-        from itemfold.ops.triton.segment import smooth_slopes
+        from itemfold.ops.triton.smooth_rank import smooth_slopes
 
         return smooth_slopes(scores, pos, grad, grad_pos, tau)
     weight = torch.zeros_like(scores)

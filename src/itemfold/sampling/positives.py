@@ -54,7 +54,7 @@ class Positives:
         The result has the rows of all parts, bool ``[b, M]``.
         """
         if on_triton(shared):
-            from itemfold.ops.triton.segment import contains
+            from itemfold.ops.triton.membership import contains
 
             pairs = zip(users, shared, strict=True)
             return torch.cat([contains(self.starts, self.items, *pair) for pair in pairs])

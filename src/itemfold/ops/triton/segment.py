@@ -1,8 +1,8 @@
-"""Triton kernels for the GPU; importing this module needs triton, so only CUDA code does.
+"""Operations over rows of gathered vectors, Triton kernels for the GPU.
 
-All are sums over rows of gathered vectors: one program per row and tile of columns, float32 sums in
-a fixed order, so that results repeat bit for bit. Widths are constants so that the compiler knows
-the alignment of rows and loads 16 bytes at a time.
+Importing this module needs triton, so only CUDA code does. Sums have one program per row and tile
+of columns and add float32 in a fixed order, so that results repeat bit for bit. Widths are
+constants so that the compiler knows the alignment of rows and loads 16 bytes at a time.
 """
 
 from __future__ import annotations
@@ -278,96 +278,4 @@ def row_max(starts: Tensor, index: Tensor, order: Tensor, x: Tensor) -> Tensor:
     """``out[v] = max_e x[index[e]]`` over a row's entries, −∞ without any, ``[rows]``."""
     out = torch.empty(len(starts) - 1, dtype=torch.float32, device=x.device)
     _row_max[(len(order),)](starts, index, order, x.contiguous(), out, ROWS=64, num_warps=1)
-    return out
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _contains(starts, entries, rows, wanted, out, n, COLS: tl.constexpr):  # type: ignore[no-untyped-def]
-    b = tl.program_id(0).to(tl.int64)
-    at = tl.program_id(1) * COLS + tl.arange(0, COLS)
-    item = tl.load(wanted + at, mask=at < n, other=0)
-    row = tl.load(rows + b)
-    begin = tl.load(starts + row)
-    end = tl.load(starts + row + 1)
-    low = tl.zeros((COLS,), dtype=tl.int32) + begin
-    high = tl.zeros((COLS,), dtype=tl.int32) + end
-    left = end - begin
-    while left > 0:
-        middle = low + (high - low) // 2  # low + high may exceed 32 bits
-        going = low < high
-        less = tl.load(entries + middle, mask=going, other=0) < item
-        low = tl.where(going & less, middle + 1, low)
-        high = tl.where(going & (less == 0), middle, high)
-        left = left // 2
-    found = tl.load(entries + low, mask=low < end, other=-1) == item
-    tl.store(out + b * n + at, found, mask=at < n)
-
-
-def contains(starts: Tensor, entries: Tensor, rows: Tensor, wanted: Tensor) -> Tensor:
-    """Whether row ``rows[b]``, with sorted entries, contains ``wanted[j]``; ``[B], [N] → [B, N]``.
-
-    A binary search within the row, which stays in the cache.
-    """
-    out = torch.empty(len(rows), len(wanted), dtype=torch.bool, device=rows.device)
-    columns = 512
-    _contains[(len(rows), triton.cdiv(len(wanted), columns))](
-        starts, entries, rows, wanted, out, len(wanted), COLS=columns
-    )
-    return out
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _count_above(scores, pos, counts, n, P, tau, PADDED: tl.constexpr, COLS: tl.constexpr):  # type: ignore[no-untyped-def]
-    row = tl.program_id(0).to(tl.int64)
-    p = tl.arange(0, PADDED)
-    positive = tl.load(pos + row * P + p, mask=p < P, other=0.0)
-    total = tl.zeros((PADDED,), dtype=tl.float32)
-    for c in range(0, n, COLS):
-        at = c + tl.arange(0, COLS)
-        score = tl.load(scores + row * n + at, mask=at < n, other=-float("inf"))
-        total += tl.sum(tl.sigmoid((score[None, :] - positive[:, None]) / tau), axis=1)
-    before = tl.load(counts + row * P + p, mask=p < P, other=0.0)
-    tl.store(counts + row * P + p, before + total, mask=p < P)
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _slopes(  # type: ignore[no-untyped-def]
-    scores, pos, grad, weight, grad_pos, n, P, tau, PADDED: tl.constexpr, COLS: tl.constexpr
-):
-    row = tl.program_id(0).to(tl.int64)
-    p = tl.arange(0, PADDED)
-    positive = tl.load(pos + row * P + p, mask=p < P, other=0.0)
-    upstream = tl.load(grad + row * P + p, mask=p < P, other=0.0)
-    total = tl.zeros((PADDED,), dtype=tl.float32)
-    for c in range(0, n, COLS):
-        at = c + tl.arange(0, COLS)
-        score = tl.load(scores + row * n + at, mask=at < n, other=-float("inf"))
-        sigma = tl.sigmoid((score[None, :] - positive[:, None]) / tau)
-        slope = (sigma - sigma * sigma) * upstream[:, None]
-        total += tl.sum(slope, axis=1)
-        tl.store(weight + row * n + at, tl.sum(slope, axis=0), mask=at < n)
-    before = tl.load(grad_pos + row * P + p, mask=p < P, other=0.0)
-    tl.store(grad_pos + row * P + p, before - total, mask=p < P)
-
-
-def add_smooth_counts(scores: Tensor, pos: Tensor, counts: Tensor, tau: float) -> None:
-    """``counts[b, p] += Σ_j σ((scores[b, j] − pos[b, p])/τ)``; ``[B, n], [B, P], [B, P]``."""
-    rows, n = scores.shape
-    places = triton.next_power_of_2(pos.shape[1])
-    _count_above[(rows,)](scores, pos, counts, n, pos.shape[1], tau, PADDED=places, COLS=256)
-
-
-def smooth_slopes(
-    scores: Tensor, pos: Tensor, grad: Tensor, grad_pos: Tensor, tau: float
-) -> Tensor:
-    """``w[b, j] = Σ_p grad[b, p]·σ'`` of `add_smooth_counts`, ``[B, n]``.
-
-    Its row sums are subtracted from ``grad_pos``.
-    """
-    rows, n = scores.shape
-    places = triton.next_power_of_2(pos.shape[1])
-    out = torch.empty_like(scores)
-    _slopes[(rows,)](
-        scores, pos, grad, out, grad_pos, n, pos.shape[1], tau, PADDED=places, COLS=256
-    )
     return out
