@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -34,38 +34,38 @@ class Positives:
         self._run = self.items[:0]  # of each item of a part; -1 between calls
 
     def is_positive(self, users: Tensor, items: Tensor) -> Tensor:
-        """Users ``[B]`` against their items ``[B, N]`` or one shared list ``[N]``: bool [B, N]."""
-        if items.dim() == 1:
-            return self.in_shared([users], items.unsqueeze(0))
+        """Users ``[B]`` against their items, bool ``[B, N]``."""
         wanted = users.unsqueeze(1) * self.n_items + items  # [B, N]
         return self.keys[torch.searchsorted(self.keys, wanted)] == wanted
 
-    def in_shared(self, users: Sequence[Tensor], shared: Tensor) -> Tensor:
-        """Users of several parts against the list that their part shares, ``[parts, M]``.
+    def negatives(
+        self, users: Tensor, shared: Tensor, real: Tensor, size: int, before: int = 0
+    ) -> Tensor:
+        """Which real items of the list that a part shares are no positives of its users.
 
-        The result has the rows of all parts, bool ``[b, M]``.
+        A part has ``size`` of the users ``[b]``, of which the first part lacks ``before`` and the
+        last maybe some. Lists and which of their items are real are ``[parts, M]``, the result is
+        bool ``[b, M]``.
         """
         if on_triton(shared):
-            from itemfold.ops.triton.segment import contains
+            from itemfold.ops.triton.shared_lists import missing
 
-            pairs = zip(users, shared, strict=True)
-            return torch.cat([contains(self.starts, self.items, *pair) for pair in pairs])
-        sizes = torch.tensor([len(some) for some in users], device=shared.device)
-        row, part = torch.cat(list(users)), torch.repeat_interleave(sizes)
-        out = shared.new_zeros((len(row), shared.shape[1]), dtype=torch.bool)
-        start = self.starts[row].long()
-        length = self.starts[row + 1].long() - start
-        for rows, parts in self._blocks(sizes, length):
+            return missing(self.starts, self.items, users, shared, real, size, before)
+        part = (torch.arange(len(users), device=shared.device) + before) // size
+        out = real.index_select(0, part)
+        start = self.starts[users].long()
+        length = self.starts[users + 1].long() - start
+        stops = [min(end * size - before, len(users)) for end in range(1, len(shared) + 1)]
+        for rows, parts in self._blocks(stops, length):
             hits = self._hits(start[rows], length[rows], part[rows] - parts.start, shared[parts])
-            out[rows].view(-1)[hits] = True
+            out[rows].view(-1)[hits] = False
         return out
 
-    def _blocks(self, sizes: Tensor, length: Tensor) -> Iterator[tuple[slice, slice]]:
+    def _blocks(self, stops: list[int], length: Tensor) -> Iterator[tuple[slice, slice]]:
         """Rows and parts with about as many entries of histories as stay in a cache."""
-        stops = sizes.cumsum(0)
         entries = F.pad(length.cumsum(0), (1, 0))[stops].tolist()
         row = part = done = 0
-        for last, stop in enumerate(stops.tolist(), start=1):
+        for last, stop in enumerate(stops, start=1):
             is_full = last < len(entries) and (
                 entries[last] - done > BLOCK or (last - part + 1) * self.n_items > TABLE
             )
