@@ -137,12 +137,12 @@ def test_importing_the_package_imports_nothing_heavy_until_a_name_is_used() -> N
     assert "torch" in loaded_by("import itemfold; itemfold.train")[0]
 
 
-@pytest.mark.parametrize("room", [ir, ir.models, ir.losses, ir.negatives])
-def test_every_public_name_can_be_used_and_is_listed(room: object) -> None:
-    assert set(room.__all__) <= set(dir(room))
-    assert all(getattr(room, name) is not None for name in room.__all__)
+@pytest.mark.parametrize("package", [ir, ir.models, ir.losses, ir.negatives])
+def test_every_public_name_can_be_used_and_is_listed(package: object) -> None:
+    assert set(package.__all__) <= set(dir(package))
+    assert all(getattr(package, name) is not None for name in package.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        room.nothing  # noqa: B018 - the attribute is looked up
+        package.nothing  # noqa: B018 - the attribute is looked up
 
 
 def test_components_keep_their_place_when_they_are_imported_or_replaced(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import itemfold as ir
-from itemfold.data.columns.columns import choose_columns
+from itemfold.data.columns.choice import choose_columns
 from itemfold.errors import ItemfoldError
 
 

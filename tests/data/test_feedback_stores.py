@@ -178,7 +178,7 @@ def test_a_full_store_raises_and_takes_nothing(place):
     assert store.forget("u" * 400) == accepted
     if hasattr(store, "_measured"):
         store._measured = -1e9
-    store.append([event("ann", 1)])  # the room of deleted events is free again
+    store.append([event("ann", 1)])  # the space of deleted events is free again
     assert events(store) == [("ann", "1", "liked")]
     store.close()
 

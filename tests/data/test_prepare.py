@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import itemfold as ir
-from itemfold.data.columns.columns import column_problem, to_number
+from itemfold.data.columns.values import column_problem, to_number
 from itemfold.data.interactions import Interactions
 from itemfold.data.preparing import conversion, expressions, finish
 from itemfold.data.preparing import prepare as module

@@ -584,13 +584,13 @@ def test_an_unexpected_error_fails_one_run(tmp_path: Path, monkeypatch: pytest.M
 
     def out_of_memory(job: SuiteJob) -> Any:
         if job.cell.row == "a":
-            raise MemoryError("no room")
+            raise MemoryError("out of memory")
         return train(job)
 
     monkeypatch.setattr("itemfold.experiments.suites.worker._train", out_of_memory)
     outcome = run(suite, tmp_path)
     assert outcome.ran == 1
-    assert outcome.failed == {f"{TINY}/transductive a seed 0": "MemoryError: no room"}
+    assert outcome.failed == {f"{TINY}/transductive a seed 0": "MemoryError: out of memory"}
     assert [result["row"] for result in results(tmp_path).values()] == ["b"]
 
 

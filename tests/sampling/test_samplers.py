@@ -157,7 +157,14 @@ def test_popularity_stays_exact_with_many_users_and_heavy_items() -> None:
     assert_drawn_from(counts[None], degree[None])
 
 
-def test_positives_are_found_in_lists_per_user() -> None:
+ALL_PAIRS = [0, 1 << 26]  # bytes: without and with a table of all pairs
+
+
+@pytest.mark.parametrize("all_pairs", [0, 1 << 26])  # without and with a table of all pairs
+def test_positives_are_found_in_lists_per_user(
+    all_pairs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(positives, "ALL_PAIRS", all_pairs)
     train = graph()
     dense = train.toarray() > 0
     users = torch.tensor([3, 0, 11])
@@ -168,11 +175,17 @@ def test_positives_are_found_in_lists_per_user() -> None:
     assert not empty.is_positive(torch.arange(3), torch.arange(4).expand(3, -1)).any()
 
 
-@pytest.mark.parametrize("block", [1, 30, 1 << 19])
-@pytest.mark.parametrize("table", [1, 1 << 24])
+@pytest.mark.parametrize(
+    ("all_pairs", "block", "table", "threaded"),
+    [(0, block, table, 0) for block in (1, 30, 1 << 19) for table in (1, 1 << 24)]
+    + [(1 << 26, 1, 1, threaded) for threaded in (0, 1 << 22)],
+)
 def test_negatives_are_the_items_of_a_users_part_without_its_positives(
-    block: int, table: int, monkeypatch: pytest.MonkeyPatch
+    all_pairs: int, block: int, table: int, threaded: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(positives, "ALL_PAIRS", all_pairs)
+    monkeypatch.setattr(positives, "THREADED", threaded)
+    monkeypatch.setattr(positives, "PLACES_PER_ENTRY", 1000)
     monkeypatch.setattr(positives, "BLOCK", block)
     monkeypatch.setattr(positives, "TABLE", table)
     train = graph()

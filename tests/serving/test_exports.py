@@ -33,6 +33,7 @@ MODELS = {
     "ease": ir.models.EASE,
     "itemknn": lambda: ir.models.ItemKNN(neighbours=5),
     "ials": lambda: ir.models.IALS(dim=8),
+    "sansa": lambda: ir.models.SANSA(l2=20.0, density=0.5),
     "gat": lambda: ir.models.GAT(dim=8),
 }
 WITH_VECTORS = ("lightgcn", "cml", "simplex", "ials", "gat")
@@ -211,6 +212,7 @@ def test_text_ids_and_titles_travel_along(tmp_path):
         ("mult-vae", "parquet", "MultVAE has neither vectors nor item–item weights to export"),
         ("ials", "onnx", "an ONNX graph cannot fold a new user into IALS"),
         ("gat", "onnx", "an ONNX graph cannot fold a new user into GAT"),
+        ("sansa", "parquet", "SANSA has neither vectors nor item–item weights to export"),
         ("ease", "csv", "'to' must be parquet, usearch, faiss or onnx, got 'csv'"),
     ],
 )
@@ -221,6 +223,22 @@ def test_an_impossible_export_raises_and_leaves_nothing(name, to, sentence, reco
         ir.export(recommenders(name), to, tmp_path / "out")
     assert sentence in str(error.value)
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["mult-vae", "popularity", "sansa", "gat", "ials"])
+def test_an_error_suggests_an_export_only_if_it_works(name, recommenders, tmp_path):
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    errors = {}
+    for to in ("parquet", "onnx"):
+        try:
+            ir.export(recommenders(name), to, tmp_path / to)
+        except ir.ItemfoldError as error:
+            errors[to] = str(error)
+    assert errors
+    for error in errors.values():
+        suggested = error.partition("choose --to ")[2]
+        assert suggested not in errors
+        assert bool(suggested) == (len(errors) == 1)
 
 
 def test_a_folder_with_files_is_not_overwritten(recommenders, tmp_path):

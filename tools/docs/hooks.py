@@ -227,7 +227,9 @@ def diversity() -> str:
         rows.append((model, f"`{by}`", *cells))
     head = ("model", "`--diversity-by`", "`--diversity`")
     metrics = ("`ndcg@20`", "`diversity@20`", "`genre_diversity@20`")
-    return table((*head, *metrics), *rows)
+    losses = [-row["change"]["ndcg@20"] for row in stored]
+    halves = f"Single halves lost {min(losses):.1%} to {max(losses):.1%} of NDCG."
+    return f"{table((*head, *metrics), *rows)}\n{halves}"
 
 
 def _scale() -> dict[str, Any]:

@@ -7,7 +7,7 @@ from shlex import quote
 
 import numpy as np
 
-from itemfold.data.columns.columns import MISSING
+from itemfold.data.columns.values import MISSING
 from itemfold.data.interactions import Interactions
 from itemfold.data.splitting.split import Split
 

@@ -48,7 +48,8 @@ DATASETS: dict[str, Dataset] = {
         make=synthetic,
     ),
     "ml-latest-small": Dataset(
-        about="MovieLens latest small with titles and genres; of its ratings, those of 3 and more",
+        about="MovieLens latest small with titles and genres; "
+        "ratings of 3 and more, which 609 of its users gave",
         home="https://grouplens.org/datasets/movielens/latest/",
         licence="GroupLens, research use, see its README.txt; Harper and Konstan 2015",
         files=(

@@ -17,7 +17,7 @@ from itemfold.errors import ItemfoldError
 from itemfold.validation import positive_integer
 
 if TYPE_CHECKING:
-    from itemfold.data.columns.columns import Layout
+    from itemfold.data.columns.layout import Layout
     from itemfold.data.items.item_features import ItemFeatures
     from itemfold.data.splitting.repeats import EarlierRows
 

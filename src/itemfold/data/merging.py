@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.array_types import Bools, Floats, Ints
-from itemfold.data.columns.columns import RawTable
+from itemfold.data.columns.raw_table import RawTable
 from itemfold.data.columns.time_units import in_seconds
 from itemfold.data.id_arrays import is_plain_int, text_array
 from itemfold.data.interactions import IdMap, Interactions

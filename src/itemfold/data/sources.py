@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from itemfold.data.columns.columns import Names, RawTable
+from itemfold.data.columns.choice import Names
+from itemfold.data.columns.raw_table import RawTable
 from itemfold.data.feedback.reading import read_feedback
 from itemfold.data.feedback.store import is_postgres
 from itemfold.data.id_arrays import text_array

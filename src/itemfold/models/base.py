@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import partial
 from types import MappingProxyType
@@ -14,10 +14,10 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from itemfold.data.csr import check_csr
 from itemfold.errors import ItemfoldError
 from itemfold.estimator import Estimator
 from itemfold.graph.graph import Graph
+from itemfold.models.capabilities import Capabilities
 from itemfold.models.settings_record import RecordsSettings
 from itemfold.sampling.base import Batch
 
@@ -44,7 +44,7 @@ class Kind(Enum):
         return self in (Kind.LIST_LOSS, Kind.HYBRID)
 
 
-class Model(Estimator, RecordsSettings, nn.Module):
+class Model(Estimator, RecordsSettings, Capabilities, nn.Module):
     """A scorer: users are given by their histories and, if they have one, their training row.
 
     The constructor takes settings only, and its signature is the configuration schema. `setup`
@@ -103,10 +103,6 @@ class Model(Estimator, RecordsSettings, nn.Module):
 
     paper: ClassVar[str] = ""
     year: ClassVar[int] = 0
-    inductive: ClassVar[bool] = True
-    why_not_inductive: ClassVar[str] = ""
-    explains: bool = False
-    weighs: tuple[str, ...] = ()
     kind: ClassVar[Kind] = Kind.LIST_LOSS
     batch_by: ClassVar[Literal["users", "interactions"] | None] = None
     same_steps: ClassVar[bool] = True
@@ -123,64 +119,6 @@ class Model(Estimator, RecordsSettings, nn.Module):
     n_users: int
     n_items: int
     half_life: str | None = None  # at which an interaction counts half in training and histories
-
-    def check_inductive(self) -> None:
-        """Raise if the model cannot score unseen users, as the inductive protocol requires.
-
-        Raises:
-            ItemfoldError: It cannot; the message gives the reason.
-
-        Examples:
-            >>> import itemfold as ir
-            >>> ir.models.MF().check_inductive()
-            Traceback (most recent call last):
-            itemfold.errors.ItemfoldError: MF cannot be used in the inductive protocol: every ...
-        """
-        if not self.inductive:
-            raise ItemfoldError(
-                f"{type(self).__name__} cannot be used in the inductive protocol: "
-                f"{self.why_not_inductive}"
-            )
-
-    def check_users(self, users: npt.NDArray[np.int64]) -> None:
-        """Raise if there are unseen users and the model cannot score them.
-
-        Args:
-            users: Training row of each user, −1 if unknown.
-
-        Raises:
-            ItemfoldError: There is an unseen user; the message gives the reason.
-
-        Examples:
-            >>> import numpy as np
-            >>> import itemfold as ir
-            >>> ir.models.LightGCN().check_users(np.array([0, -1]))  # no problem
-        """
-        if not self.inductive and bool((users < 0).any()):
-            raise ItemfoldError(
-                f"{type(self).__name__} cannot score an unseen user: {self.why_not_inductive}; "
-                "give a user of the training data, or train a model that folds users in"
-            )
-
-    def check_weights(self) -> None:
-        """Raise if the model cannot use weights of interactions.
-
-        Raises:
-            ItemfoldError: It cannot.
-
-        Examples:
-            >>> import itemfold as ir
-            >>> ir.models.EASE().check_weights()  # no problem
-            >>> ir.models.MultVAE().check_weights()
-            Traceback (most recent call last):
-            itemfold.errors.ItemfoldError: MultVAE cannot use weights: leave out 'weight', ...
-        """
-        if not self.weighs:
-            raise ItemfoldError(
-                f"{type(self).__name__} cannot use weights: leave out 'weight', 'half_life' and "
-                "'duplicates' (--weight-col, --half-life, --duplicates), or choose another model, "
-                "such as hybrid, lightgcn, rlae, ease or ials"
-            )
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Allocate for this training matrix.
@@ -432,31 +370,3 @@ class Model(Estimator, RecordsSettings, nn.Module):
             part._buffers[own] = tensor
         else:
             part.register_buffer(own, tensor, persistent=not part.recomputed)
-
-
-def check_stored_csr(
-    model: Model, names: Sequence[str], what: str, rows: str = "items", n_rows: int | None = None
-) -> None:
-    """Raise ValueError unless buffers are a CSR matrix with a column for each item.
-
-    ``names`` are those of the buffers with the starts of the rows, the columns and the values;
-    ``what`` and ``rows`` name the entries and the rows in the error.
-    """
-    if not all(name in model._buffers for name in names):
-        raise ValueError(f"{what} are missing")
-    starts, items, *values = (model.get_buffer(name).cpu().numpy() for name in names)
-    n_rows = len(starts) - 1 if n_rows is None else n_rows
-    if any(part.shape != items.shape for part in values):
-        raise ValueError(f"{what} are not those of {n_rows} {rows}")
-    check_csr(items, starts, (n_rows, model.n_items), what, rows)
-
-
-@torch.no_grad()
-def explain_additive(model: Model, history: sp.csr_array, items: Tensor) -> Tensor:
-    """`Model.explain` of a model whose scores are sums over the history: each item scored alone."""
-    single = sp.csr_array(
-        (history.data, history.indices, np.arange(history.nnz + 1)),
-        shape=(history.nnz, history.shape[1]),
-    )
-    alone = model.scores(single, np.full(history.nnz, -1, dtype=np.int64))  # [H, items]
-    return alone[:, items].T

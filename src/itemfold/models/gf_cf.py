@@ -20,7 +20,8 @@ from torch import Tensor
 
 from itemfold.graph.graph import Graph, inverse_root, row_degrees
 from itemfold.graph.propagation import propagate
-from itemfold.models.base import Kind, Model, explain_additive
+from itemfold.models.additive import explain_additive
+from itemfold.models.base import Kind, Model
 from itemfold.validation import at_least_zero, positive_integers
 
 SPARE = 32  # extra vectors, so that the wanted ones converge faster

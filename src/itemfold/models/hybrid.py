@@ -39,10 +39,10 @@ from itemfold.models.hybrid_settings import (
     shown_part,
 )
 from itemfold.models.popularity import log_popularity
+from itemfold.models.score_deviation import NetworkScores, deviation, standardise_
 from itemfold.validation import at_least_zero
 
 TYPICAL_PRIOR, TYPICAL_WEIGHT = 0.4, 1.5  # of a network on cosines and of the linear part
-BLOCK_SCORES = 2**21  # scores centred at a time; `Tensor.std` takes ten times as long
 
 
 class Hybrid(Model):
@@ -65,10 +65,10 @@ class Hybrid(Model):
         new_blend: The same for users who are not in the training data; default: as `blend`, or
             selected on validation if it has both new and known users.
         popularity_half_life: Age at which the weight of an interaction in recent popularity has
-            halved, such as "12h" or "30d", or "never". Default: selected on validation if the data
-            has times.
+            halved, such as "12h" or "30d", or "never". Default: selected on validation if the
+            validation part is a later period, else "never".
         half_life: The same for the linear part, the messages and the histories, or "never".
-            Default: selected on validation if the data has times.
+            Default: as above.
         **old: Settings of the parts under their names of release 0.2, such as `linear_l2`.
 
     Raises:
@@ -363,27 +363,6 @@ class Hybrid(Model):
         return total[0]
 
 
-class NetworkScores:
-    """Inner products of users with item vectors, and their deviations over the catalogue.
-
-    The variance of ``u·e_i`` over the items is ``uᵀ C u`` with their covariance C, so that it takes
-    no pass over the scores.
-
-    Args:
-        table: Item vectors, `[items, d]`.
-    """
-
-    def __init__(self, table: Tensor) -> None:
-        self.table = table
-        centred = (table - table.mean(0)).double()
-        self.covariance = (centred.T @ centred / max(len(table), 1)).to(table)
-
-    def __call__(self, users: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores ``[B, items]`` and their deviations ``[B, 1]`` of user vectors ``[B, d]``."""
-        variance = ((users @ self.covariance) * users).sum(1, keepdim=True)
-        return users @ self.table.T, variance.clamp_(min=0).sqrt_().clamp_(min=1e-12)
-
-
 def typical_weights(parts: Sequence[str]) -> tuple[float, tuple[float, ...]]:
     """Weights of popularity and of each part without validation data."""
     if "network" not in parts:
@@ -400,17 +379,3 @@ def liked_items(history: sp.csr_array) -> npt.NDArray[np.int64]:
     if disliked.any():
         length -= np.bincount(row_of_entry(history)[disliked], minlength=len(length))
     return length
-
-
-def deviation(scores: Tensor) -> Tensor:
-    """Standard deviation over the catalogue, ``[B, items] → [B, 1]``."""
-    mean = scores.mean(1, keepdim=True)
-    length, size = torch.empty_like(mean), max(BLOCK_SCORES // scores.shape[1], 1)
-    for rows in (slice(at, at + size) for at in range(0, len(scores), size)):
-        length[rows] = torch.linalg.vector_norm(scores[rows] - mean[rows], dim=1, keepdim=True)
-    return length.div_(scores.shape[1] ** 0.5).clamp_(min=1e-12)
-
-
-def standardise_(scores: Tensor) -> Tensor:
-    """Divide scores by their standard deviation over the catalogue, in place."""
-    return scores.div_(deviation(scores))

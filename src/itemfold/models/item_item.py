@@ -14,7 +14,8 @@ from torch import Tensor
 from itemfold.data.csr import as_ones
 from itemfold.graph.edge_ops import weighted_sum
 from itemfold.graph.graph import Adjacency, fold_adjacency
-from itemfold.models.base import Kind, Model, check_stored_csr
+from itemfold.models.base import Kind, Model
+from itemfold.models.stored_csr import check_stored_csr
 from itemfold.ops.segment import dense_rows, row_tensors, segment_sum
 from itemfold.ops.thread_map import thread_map
 

@@ -28,7 +28,9 @@ from torch import Tensor
 
 from itemfold.data.csr import row_of_entry
 from itemfold.errors import ItemfoldError
-from itemfold.models.base import Kind, Model, check_stored_csr, explain_additive
+from itemfold.models.additive import explain_additive
+from itemfold.models.base import Kind, Model
+from itemfold.models.stored_csr import check_stored_csr
 from itemfold.validation import is_number, positive, positive_integer
 
 Floats = npt.NDArray[np.float64]

@@ -16,7 +16,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemfold.models.base import Kind, Model, check_stored_csr
+from itemfold.models.base import Kind, Model
+from itemfold.models.stored_csr import check_stored_csr
 from itemfold.validation import at_least_zero, positive_integers
 
 BLOCK = 256  # users scored at a time

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from contextlib import nullcontext
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
@@ -15,9 +17,13 @@ from torch import Tensor
 from itemfold.data.csr import as_ones, row_of_entry
 from itemfold.graph.graph import row_type
 from itemfold.ops.segment import on_triton
+from itemfold.ops.thread_map import thread_map
 
 BLOCK = 1 << 19  # entries of histories that are looked up at a time
 TABLE = 1 << 24  # items of parts that are looked up at a time, if there are several
+THREADED = 1 << 22  # lookups in a table of all pairs that are worth starting threads for
+PLACES_PER_ENTRY = 12  # of a list that are looked up while one entry of a history is
+ALL_PAIRS = 1 << 26  # bytes of a table of all pairs of a user and an item, on a CPU
 
 
 class Positives:
@@ -36,6 +42,8 @@ class Positives:
     def is_positive(self, users: Tensor, items: Tensor) -> Tensor:
         """Users ``[B]`` against their items, bool ``[B, N]``."""
         wanted = users.unsqueeze(1) * self.n_items + items  # [B, N]
+        if self.all_pairs is not None:
+            return torch.from_numpy(self.all_pairs).view(-1)[wanted]
         return self.keys[torch.searchsorted(self.keys, wanted)] == wanted
 
     def negatives(
@@ -51,15 +59,53 @@ class Positives:
             from itemfold.ops.triton.shared_lists import missing
 
             return missing(self.starts, self.items, users, shared, real, size, before)
-        part = (torch.arange(len(users), device=shared.device) + before) // size
-        out = real.index_select(0, part)
+        stops = [min(end * size - before, len(users)) for end in range(1, len(shared) + 1)]
         start = self.starts[users].long()
         length = self.starts[users + 1].long() - start
-        stops = [min(end * size - before, len(users)) for end in range(1, len(shared) + 1)]
+        is_long = int(length.sum()) * PLACES_PER_ENTRY > len(users) * shared.shape[1]
+        if is_long and self.all_pairs is not None:
+            return self._negatives_from(self.all_pairs, users, shared, real, stops)
+        part = (torch.arange(len(users), device=shared.device) + before) // size
+        out = real.index_select(0, part)
         for rows, parts in self._blocks(stops, length):
             hits = self._hits(start[rows], length[rows], part[rows] - parts.start, shared[parts])
             out[rows].view(-1)[hits] = False
         return out
+
+    @cached_property
+    def all_pairs(self) -> npt.NDArray[np.bool_] | None:
+        """Whether each user has each item, on a CPU if the table is small enough; else None.
+
+        With long histories a lookup in it is ten times as fast as one of all their entries.
+        """
+        n_users = len(self.starts) - 1
+        if self.items.is_cuda or n_users * self.n_items > ALL_PAIRS:
+            return None
+        out = np.zeros((n_users, self.n_items), dtype=bool)
+        out[np.repeat(np.arange(n_users), np.diff(self.starts.numpy())), self.items.numpy()] = True
+        return out
+
+    def _negatives_from(
+        self,
+        table: npt.NDArray[np.bool_],
+        users: Tensor,
+        shared: Tensor,
+        real: Tensor,
+        stops: list[int],
+    ) -> Tensor:
+        """`negatives` from a table of all pairs: rows of a part's users, columns of its items."""
+        out = np.empty((len(users), shared.shape[1]), dtype=bool)
+        starts = [0, *stops[:-1]]
+
+        def fill(part: int) -> None:
+            some = slice(starts[part], stops[part])
+            rows, own = table[users[some].numpy()], out[some]
+            np.take(rows, shared[part].numpy(), axis=1, out=own, mode="clip")  # needs no buffer
+            np.greater(real[part].numpy(), own, out=own)  # real and no positive
+
+        with thread_map() if out.size > THREADED else nullcontext(map) as parallel_map:
+            list(parallel_map(fill, range(len(stops))))
+        return torch.from_numpy(out)
 
     def _blocks(self, stops: list[int], length: Tensor) -> Iterator[tuple[slice, slice]]:
         """Rows and parts with about as many entries of histories as stay in a cache."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from itemfold.data.array_types import Bools
-from itemfold.data.columns.columns import HOW_TO_SKIP, Where, column_problem
+from itemfold.data.columns.values import column_problem
 from itemfold.errors import ItemfoldError
 
+HOW_TO_SKIP = "leave such rows out with skip_bad_rows=True or --skip-bad-rows"
+Where = Callable[[int], str]  # row → its place, such as "plays.csv, line 3"
 Problems = dict[int, str]  # row → its first problem
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemfold.data.columns.columns import RawTable, object_array
+from itemfold.data.columns.raw_table import RawTable, object_array
 
 
 def concatenated(tables: Sequence[RawTable], places: Sequence[str]) -> RawTable:

@@ -83,14 +83,14 @@ class FileStore:
     def recent(self, since: float, limit: int) -> Iterator[Row]:
         """The events in the last bytes of the files; half a line at the start is left out."""
         parts: list[tuple[Path, int]] = []  # file and offset, the newest first
-        room = limit * EVENT_BYTES
+        bytes_left = limit * EVENT_BYTES
         for path in reversed(self._files()):
             with suppress(FileNotFoundError):  # it was renamed or deleted
                 stat = path.stat()
-                if room <= 0 or stat.st_mtime < since:
+                if bytes_left <= 0 or stat.st_mtime < since:
                     break
-                parts.append((path, max(0, stat.st_size - room)))
-                room -= stat.st_size
+                parts.append((path, max(0, stat.st_size - bytes_left)))
+                bytes_left -= stat.st_size
         for path, offset in reversed(parts):
             with suppress(FileNotFoundError), path.open("rb") as file:
                 file.seek(offset)

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from itemfold.data.columns.columns import HOW_TO_SKIP, RawTable, column_problem
+from itemfold.data.columns.bad_rows import HOW_TO_SKIP
+from itemfold.data.columns.raw_table import RawTable
+from itemfold.data.columns.values import column_problem
 from itemfold.data.feedback.file_store import FILES
 from itemfold.data.feedback.store import SQLITE_ENDINGS, FeedbackStore, Row, open_store
 from itemfold.errors import ItemfoldError, NoRowsError

@@ -36,7 +36,7 @@ class FeedbackStore(Protocol):
         """Store all events or none.
 
         Raises:
-            StoreFullError: There is no room for them.
+            StoreFullError: They would exceed the size limit, or the disk is full.
             StoreError: They cannot be stored for another reason.
         """
 

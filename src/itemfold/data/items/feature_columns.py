@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from itemfold.data.array_types import Floats, Ints
-from itemfold.data.columns.columns import NOT_A_NUMBER, is_missing, to_number
+from itemfold.data.columns.values import NOT_A_NUMBER, is_missing, to_number
 from itemfold.errors import ItemfoldError
 
 FeatureKind = Literal["category", "number", "vector", "text"]

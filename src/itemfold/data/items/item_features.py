@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from itemfold.data.columns.column_guess import plain_name
 from itemfold.data.columns.column_words import KNOWN_NAMES
-from itemfold.data.columns.columns import is_missing
+from itemfold.data.columns.values import is_missing
 from itemfold.data.id_arrays import is_plain_int, text_array
 from itemfold.data.interactions import IdMap
 from itemfold.data.items.feature_columns import (

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.columns.column_guess import listed_columns, untyped
-from itemfold.data.columns.columns import NOT_A_NUMBER, to_number
+from itemfold.data.columns.values import NOT_A_NUMBER, to_number
 from itemfold.data.interactions import IdMap
 from itemfold.data.items.item_files import item_column, text_table
 from itemfold.errors import ItemfoldError

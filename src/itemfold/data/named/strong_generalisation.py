@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.array_types import Bools, Ints
-from itemfold.data.columns.columns import RawTable
+from itemfold.data.columns.raw_table import RawTable
 from itemfold.data.readers.delimited import read_delimited
 from itemfold.data.splitting.user_parts import PAIRS
 from itemfold.errors import ItemfoldError

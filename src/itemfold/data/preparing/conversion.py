@@ -9,7 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from itemfold.data.columns.columns import choose_columns, is_missing, object_array
+from itemfold.data.columns.choice import choose_columns
+from itemfold.data.columns.raw_table import object_array
+from itemfold.data.columns.values import is_missing
 from itemfold.data.feedback.reading import is_feedback
 from itemfold.data.preparing.inputs import (
     COMPRESSIONS,

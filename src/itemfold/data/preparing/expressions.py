@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from itemfold.data.columns.columns import NOT_A_NUMBER, is_missing, to_number
 from itemfold.data.columns.dates import decided
+from itemfold.data.columns.values import NOT_A_NUMBER, is_missing, to_number
 from itemfold.data.preparing.inputs import InputTable
 from itemfold.errors import ItemfoldError
 

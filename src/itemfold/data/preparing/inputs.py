@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from itemfold.data.columns.columns import Names, choose_columns
+from itemfold.data.columns.choice import Names, choose_columns
 from itemfold.data.readers.delimited import Header, header_of
 from itemfold.data.readers.files import TABLES, WILD, is_pattern, is_table, matching_files
 from itemfold.data.readers.frames import first_line

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.array_types import Ints
-from itemfold.data.columns.columns import RawTable
+from itemfold.data.columns.raw_table import RawTable
 from itemfold.data.columns.time_units import UNITS
 from itemfold.data.merging import Pairs, merge_rows
 from itemfold.data.preparing.inputs import literal, parquet

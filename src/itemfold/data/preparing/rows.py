@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from itemfold.data.columns.bad_rows import ProblemCount, find_problems
-from itemfold.data.columns.columns import HOW_TO_SKIP, Names
+from itemfold.data.columns.bad_rows import HOW_TO_SKIP, ProblemCount, find_problems
+from itemfold.data.columns.choice import Names
 from itemfold.data.columns.time_units import EARLIEST, LATEST, UNITS, unit_of
 from itemfold.data.preparing import expressions as sql
 from itemfold.data.preparing.inputs import InputTable, literal, parquet, reason_of

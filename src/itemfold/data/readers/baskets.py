@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from itemfold.data.columns.columns import Names, RawTable, check_not_requested, object_array
+from itemfold.data.columns.choice import Names, check_not_requested
+from itemfold.data.columns.raw_table import RawTable, object_array
 from itemfold.data.readers.packed import encoding_note
 from itemfold.data.readers.text_format import Record, TextFormat, records_of
 from itemfold.errors import ItemfoldError

@@ -11,15 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.columns.bad_rows import find_problems, kept_rows
+from itemfold.data.columns.choice import Names, choose_columns
 from itemfold.data.columns.column_guess import names_columns
-from itemfold.data.columns.columns import (
-    Layout,
-    Names,
-    RawTable,
-    choose_columns,
-    layout_of,
-    table_of,
-)
+from itemfold.data.columns.layout import Layout, layout_of
+from itemfold.data.columns.raw_table import RawTable, table_of
 from itemfold.data.readers.frames import first_line, salvaged, used_roles
 from itemfold.data.readers.packed import UTF8, checked_encoding, encoding_note, packing_of
 from itemfold.data.readers.text_format import (

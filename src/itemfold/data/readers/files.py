@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from itemfold.data.columns.columns import Names, RawTable, choose_columns
+from itemfold.data.columns.choice import Names, choose_columns
 from itemfold.data.columns.concatenation import concatenated
+from itemfold.data.columns.raw_table import RawTable
 from itemfold.data.feedback.file_store import FILES as FEEDBACK_FILES
 from itemfold.data.feedback.reading import is_feedback, read_feedback
 from itemfold.data.items.item_files import has_titles

@@ -5,7 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from itemfold.data.columns.bad_rows import find_problems, kept_rows
-from itemfold.data.columns.columns import Names, RawTable, choose_columns, layout_of, table_of
+from itemfold.data.columns.choice import Names, choose_columns
+from itemfold.data.columns.layout import layout_of
+from itemfold.data.columns.raw_table import RawTable, table_of
 from itemfold.errors import ItemfoldError, NoRowsError
 
 SAMPLE = 200  # rows that are looked at to recognise columns

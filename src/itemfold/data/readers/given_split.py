@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from itemfold.data.columns.columns import RawTable
 from itemfold.data.columns.concatenation import concatenated
+from itemfold.data.columns.raw_table import RawTable
 from itemfold.data.readers.packed import SUFFIXES
 
 PARTS = {

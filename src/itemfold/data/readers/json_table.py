@@ -12,15 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from itemfold.data.columns.bad_rows import find_problems, kept_rows
+from itemfold.data.columns.choice import Names, choose_columns
 from itemfold.data.columns.column_guess import candidates
-from itemfold.data.columns.columns import (
-    Names,
-    RawTable,
-    choose_columns,
-    layout_of,
-    object_array,
-    table_of,
-)
+from itemfold.data.columns.layout import layout_of
+from itemfold.data.columns.raw_table import RawTable, object_array, table_of
 from itemfold.data.readers.frames import salvaged, used_roles
 from itemfold.data.readers.packed import (
     checked_encoding,

@@ -7,7 +7,8 @@ from typing import NoReturn
 import numpy as np
 
 from itemfold.data.array_types import Ints
-from itemfold.data.columns.columns import Names, RawTable, check_not_requested
+from itemfold.data.columns.choice import Names, check_not_requested
+from itemfold.data.columns.raw_table import RawTable
 from itemfold.data.readers.given_split import valid_note
 from itemfold.errors import ItemfoldError
 

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from itemfold.data.columns.columns import Names, RawTable
+from itemfold.data.columns.choice import Names
+from itemfold.data.columns.raw_table import RawTable
 from itemfold.data.readers.frames import first_line, read_frame
 from itemfold.data.readers.packed import plain_suffix, read_bytes
 from itemfold.errors import ItemfoldError

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from itemfold.data.columns.columns import Names, RawTable, check_not_requested
+from itemfold.data.columns.choice import Names, check_not_requested
+from itemfold.data.columns.raw_table import RawTable
 from itemfold.data.readers.delimited import read_delimited
 from itemfold.data.readers.lightgcn import read_adjacency
 from itemfold.data.readers.packed import plain_suffix

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from itemfold.data.columns.columns import Names, RawTable
+from itemfold.data.columns.choice import Names
+from itemfold.data.columns.raw_table import RawTable
 from itemfold.data.interactions import Interactions
 from itemfold.data.merging import to_interactions
 from itemfold.data.readers.files import RowRules, read_path

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from itemfold.data.columns.choice import Names
 from itemfold.data.columns.column_guess import candidates, is_number, numbers_of, untyped
-from itemfold.data.columns.columns import NOT_A_NUMBER, Names, RawTable, object_array, to_number
+from itemfold.data.columns.raw_table import RawTable, object_array
+from itemfold.data.columns.values import NOT_A_NUMBER, to_number
 from itemfold.data.readers.packed import encoding_note
 from itemfold.data.readers.text_format import Record, TextFormat, records_of
 from itemfold.errors import ItemfoldError, NoRowsError

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.array_types import Bools, Ints
-from itemfold.data.columns.columns import RawTable
 from itemfold.data.columns.concatenation import concatenated
+from itemfold.data.columns.raw_table import RawTable
 from itemfold.errors import ItemfoldError
 
 

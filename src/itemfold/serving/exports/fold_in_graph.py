@@ -19,6 +19,7 @@ import torch
 from itemfold.errors import ItemfoldError
 from itemfold.models import Hybrid, LinearGNN, MultVAE, Popularity, SimpleX
 from itemfold.models.base import Model
+from itemfold.models.embedding_model import EmbeddingModel
 from itemfold.serving.exports.score_parts import linear_weights, weights_of
 from itemfold.training.run import Run
 
@@ -145,10 +146,11 @@ def _scores(graph: OnnxGraph, model: Model) -> str:
         return graph.add("Add", zeros, graph.constant(_numpy(model.counts)[None]))
     weights = weights_of(model)
     if weights is None:
+        advice = ": choose --to parquet" if isinstance(model, EmbeddingModel) else ""
         raise ItemfoldError(
             f"an ONNX graph cannot fold a new user into {type(model).__name__}; it supports the "
-            "hybrid, LightGCN and other linear networks, SimpleX, Mult-VAE, and item–item models: "
-            "choose --to parquet"
+            "hybrid, LightGCN and other linear networks, SimpleX, Mult-VAE, and item–item models"
+            f"{advice}"
         )
     return graph.weighted_sum(weights)
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from itemfold.errors import ItemfoldError
-from itemfold.models import CML, EASE, GFCF, Hybrid
+from itemfold.models import CML, EASE, GFCF, Hybrid, MultVAE, Popularity
 from itemfold.models.base import Model
 from itemfold.models.embedding_model import EmbeddingModel
 from itemfold.models.item_item import SparseWeights
@@ -69,9 +69,9 @@ def score_parts(run: Run, *, progress: bool = False) -> ScoreParts:
     if weights is not None:
         same = np.ones(run.interactions.shape[0], np.float32)
         return ScoreParts(None, None, ((same, weights),))
+    advice = ": choose --to onnx" if isinstance(model, MultVAE | Popularity) else ""
     raise ItemfoldError(
-        f"{type(model).__name__} has neither vectors nor item–item weights to export: "
-        "choose --to onnx"
+        f"{type(model).__name__} has neither vectors nor item–item weights to export{advice}"
     )
 
 

@@ -25,7 +25,8 @@ from itemfold.evaluation.evaluator import Evaluator
 from itemfold.evaluation.metrics import METRICS, parse_metric
 from itemfold.evaluation.ranking import largest, mask_history
 from itemfold.models.base import Model
-from itemfold.models.hybrid import standardise_, typical_weights
+from itemfold.models.hybrid import typical_weights
+from itemfold.models.score_deviation import standardise_
 from itemfold.ops.thread_map import map_of
 from itemfold.training.strategies.noise import (
     UserValues,

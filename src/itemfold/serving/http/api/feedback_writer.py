@@ -82,7 +82,7 @@ class FeedbackWriter:
             raise self._not_stored("slow", len(rows), text) from None
         except StoreFullError:
             self.telemetry.feedback_refused.labels("full").inc(len(rows))
-            text = "the storage of feedback is full: ask the operator of the service for room"
+            text = "the storage of feedback is full: contact the operator of the service"
             raise HTTPException(507, text) from None
         except StoreError:
             raise self._not_stored("error", len(rows), "feedback cannot be stored") from None

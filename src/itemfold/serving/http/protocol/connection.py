@@ -208,7 +208,7 @@ class LimitedConnection(H11Protocol):
         self._after_events(before)
 
     async def _hold(self, receive: Receive) -> None:
-        """Delay a rejection; until it is sent, the connection may be closed to make room."""
+        """Delay a rejection; until it is sent, the connection may be closed for another."""
         if self.scope.pop(PLACE, False):  # type: ignore[misc]
             self.queue.leave()
         self.pool.idle[self] = None
