@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 import itemfold as ir
 from itemfold.data.interactions import IdMap, Interactions
+from itemfold.data.splitting.default_strategy import default_strategy
 from itemfold.data.splitting.split import Split
-from itemfold.data.splitting.splitters import default_strategy
 from itemfold.errors import ItemfoldError, LeakError
 from itemfold.experiments.build import make_split, run_config
 from itemfold.models import MODELS
-from itemfold.settings.resolve import current_config
+from itemfold.settings.stored_config import current_config
 
 Pair = tuple[str, int]
 

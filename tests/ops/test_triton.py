@@ -385,7 +385,7 @@ def test_negatives_among_more_items_than_a_program_handles_at_a_time() -> None:
 
 
 def test_rows_that_end_at_the_limit_of_32_bits_are_read() -> None:
-    from itemfold.ops.triton.shared_lists import missing
+    from itemfold.ops.triton.membership import missing
 
     begin = 2**31 - 11
     entries = torch.empty(begin + 10, dtype=torch.int8, device=DEVICE)  # one page of it is used

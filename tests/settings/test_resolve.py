@@ -11,8 +11,9 @@ import itemfold as ir
 from itemfold.cli.app import app
 from itemfold.errors import ItemfoldError
 from itemfold.experiments.build import run_config
-from itemfold.settings.resolve import Request, difference_of_requests, resolve
+from itemfold.settings.resolve import Request, resolve
 from itemfold.settings.schema import SECTIONS, TrainConfig
+from itemfold.settings.stored_config import difference_of_requests
 from itemfold.settings.toml_file import dump_config, flat, load_config
 
 TINY = "synthetic:users=60,items=80,interactions=900"

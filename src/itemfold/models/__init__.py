@@ -22,13 +22,14 @@ if TYPE_CHECKING:  # each name is imported when it is first used
     from itemfold.models.gcn import GCN
     from itemfold.models.gf_cf import GFCF
     from itemfold.models.gin import GIN
-    from itemfold.models.gnn import GNN, LinearGNN
+    from itemfold.models.gnn import GNN
     from itemfold.models.hybrid import Hybrid
     from itemfold.models.ials import IALS
     from itemfold.models.itemknn import ItemKNN
     from itemfold.models.lightgcn import LightGCN
     from itemfold.models.lightgcnpp import LightGCNPP
     from itemfold.models.line import LINE
+    from itemfold.models.linear_gnn import LinearGNN
     from itemfold.models.lr_gccf import LRGCCF
     from itemfold.models.mf import MF
     from itemfold.models.mult_vae import MultVAE

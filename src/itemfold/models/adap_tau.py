@@ -34,7 +34,8 @@ from torch import Tensor
 from itemfold.graph.graph import Graph
 from itemfold.graph.propagation import neighbour_sum
 from itemfold.models.base import Kind
-from itemfold.models.gnn import LinearGNN, Pooling
+from itemfold.models.gnn import Pooling
+from itemfold.models.linear_gnn import LinearGNN
 from itemfold.models.random_values import drop_values
 from itemfold.ops.pair_scores import squared_lengths, take_rows
 from itemfold.sampling.base import Batch

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from itemfold.graph.graph import Graph
-from itemfold.models.gnn import LinearGNN
+from itemfold.models.linear_gnn import LinearGNN
 
 
 def reference_embeddings(graph: Graph, embeddings: Tensor, layers: int) -> Tensor:

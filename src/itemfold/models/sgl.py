@@ -22,8 +22,9 @@ from torch import Tensor
 
 from itemfold.errors import ItemfoldError
 from itemfold.graph.graph import Graph
-from itemfold.models.gnn import LinearGNN, Pooling
+from itemfold.models.gnn import Pooling
 from itemfold.models.info_nce import contrast_with_all
+from itemfold.models.linear_gnn import LinearGNN
 from itemfold.sampling.base import Batch, Encoded
 from itemfold.validation import at_least_zero, positive
 

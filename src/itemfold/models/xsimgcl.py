@@ -20,8 +20,9 @@ from torch import Tensor
 from itemfold.errors import ItemfoldError
 from itemfold.graph.graph import Graph
 from itemfold.graph.noisy_propagation import noisy_passes
-from itemfold.models.gnn import LinearGNN, Pooling, split_nodes
+from itemfold.models.gnn import Pooling, split_nodes
 from itemfold.models.info_nce import contrast
+from itemfold.models.linear_gnn import LinearGNN
 from itemfold.sampling.base import Batch, Encoded
 from itemfold.validation import at_least_zero, positive
 

@@ -56,7 +56,7 @@ class Positives:
         bool ``[b, M]``.
         """
         if on_triton(shared):
-            from itemfold.ops.triton.shared_lists import missing
+            from itemfold.ops.triton.membership import missing
 
             return missing(self.starts, self.items, users, shared, real, size, before)
         stops = [min(end * size - before, len(users)) for end in range(1, len(shared) + 1)]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from itemfold.settings.component import TABLES
-from itemfold.settings.resolve import current_config, resolve
+from itemfold.settings.resolve import resolve
 from itemfold.settings.schema import SECTIONS, Config
+from itemfold.settings.stored_config import current_config
 from itemfold.settings.toml_file import flat
 
 

@@ -7,7 +7,6 @@ each value. Training that selects a setting returns new settings.
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -34,7 +33,7 @@ from itemfold.settings.schema import (
     Config,
     TrainConfig,
 )
-from itemfold.settings.toml_file import difference, flat, normalise, put
+from itemfold.settings.toml_file import flat, normalise, put
 from itemfold.validation import check_settings, lookup, schema
 
 # Settings that do not affect the metrics; comparisons ignore them.
@@ -44,11 +43,6 @@ WITHOUT_EFFECT = (
     ("train", "save_seconds"),
     ("negatives", "cache"),
 )
-OLD_DEFAULTS = {  # fixed behaviour up to release 0.2, now settings
-    "rolling": {"valid_by": "random"},
-    "all": {"valid_by": "random"},
-    "time": {"new_users": "drop"},
-}
 CLOSED_FORM_SETTINGS = ("metric", "refit", "seed")  # of training
 
 
@@ -279,21 +273,6 @@ def _check_inputs(settings: Settings, loss: Callable[..., Tensor], sampler: Samp
         )
 
 
-def difference_of_requests(stored: Config, settings: Settings) -> str:
-    """The first setting in which a stored request differs from these settings; "" if none."""
-    tables = {
-        section: ChainMap({getattr(settings, section).name: getattr(settings, section).kind}, table)  # type: ignore[arg-type]
-        for section, table in TABLES.items()
-    }
-    components = {name: part for name, part in stored.items() if name not in ("data", "split")}
-    try:
-        before = resolve(components, tables).fixed()
-    except ItemfoldError as error:
-        return str(error)
-    before |= {"data": stored.get("data", {}), "split": stored.get("split", {})}
-    return difference(before, settings.fixed())
-
-
 def with_names(
     config: Mapping[str, Any], tables: Tables = TABLES, kind: type[Model] | None = None
 ) -> Config:
@@ -335,26 +314,6 @@ def protocol_of(config: Config) -> str:
     sections = ("data", "split")
     split = with_names({name: config.get(name, {}) for name in sections})["split"]
     return str(split.get("protocol") or PROTOCOL_OF.get(split["strategy"], PROTOCOL))
-
-
-def current_config(config: Config) -> Config:
-    """A stored configuration with the current names of settings."""
-    if "split" in config:
-        config = {**config, "split": current_split(config["split"])}
-    name = str(config.get("model", {}).get("name"))
-    if name not in MODELS:
-        return config
-    return {**config, "model": MODELS[name].current_settings(config["model"], warn=False)}
-
-
-def current_split(section: Mapping[str, Any]) -> dict[str, Any]:
-    """Stored settings of a split, completed with the fixed behaviour of release 0.2."""
-    strategy = section.get("strategy")
-    if strategy == "all" and not section.get("valid"):
-        return dict(section)  # nothing is drawn
-    before = {"rounding": "nearest", **OLD_DEFAULTS.get(str(strategy), {})}
-    known = schema(SPLITS[strategy]) if strategy in SPLITS else {}
-    return {**{key: before[key] for key in before if key in known}, **section}
 
 
 def _train_config(

@@ -40,13 +40,9 @@ from itemfold.files import (
     read_tensors,
     write_text,
 )
-from itemfold.settings.resolve import (
-    Settings,
-    current_config,
-    current_split,
-    difference_of_requests,
-)
+from itemfold.settings.resolve import Settings
 from itemfold.settings.schema import Config
+from itemfold.settings.stored_config import current_config, current_split, difference_of_requests
 from itemfold.settings.toml_file import dump_config, flat, load_stored
 from itemfold.training import checksums
 from itemfold.training.checksums import CHECKSUMMED, OPTIONAL, check_files, write_checksums

@@ -1,8 +1,8 @@
-"""Triton kernels for the GPU; importing this module needs triton, so only CUDA code does.
+"""Operations over rows of gathered vectors, Triton kernels for the GPU.
 
-All are sums over rows of gathered vectors: one program per row and tile of columns, float32 sums in
-a fixed order, so that results repeat bit for bit. Widths are constants so that the compiler knows
-the alignment of rows and loads 16 bytes at a time.
+Importing this module needs triton, so only CUDA code does. Sums have one program per row and tile
+of columns and add float32 in a fixed order, so that results repeat bit for bit. Widths are
+constants so that the compiler knows the alignment of rows and loads 16 bytes at a time.
 """
 
 from __future__ import annotations
