@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import itemfold as ir
 from itemfold.data.interactions import IdMap, Interactions
+from itemfold.data.splitting.default_strategy import default_strategy
 from itemfold.data.splitting.split import Split
-from itemfold.data.splitting.splitters import default_strategy
 from itemfold.errors import ItemfoldError, LeakError
 from itemfold.experiments.build import make_split, run_config
 from itemfold.models import MODELS

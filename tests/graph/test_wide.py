@@ -68,7 +68,8 @@ def results(matrix: sp.csr_array, device: str) -> list[torch.Tensor]:
         *(part.detach() for part in found),
         *(x.grad, edge.grad, built.degree, built.history_length, built.row, built.reverse),
         *(fewer.crow.long(), fewer.col, fewer.degree, propagate(fewer, x.detach())),
-        *(known.is_positive(users, some), known.is_positive(users, some.expand(len(users), -1))),
+        known.negatives(users, some[None], some[None] > 2, len(users)),
+        known.is_positive(users, some.expand(len(users), -1)),
     ]
 
 

@@ -14,6 +14,8 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from small import board_split, random_matrix, seeded
 from torch import Tensor
 
@@ -136,7 +138,7 @@ def test_64_bit_positions_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) ->
                 *(weighted_sum(graph, weight, x), edge_dot(graph, x, x, 4)),
                 *(row_total(graph, weight), largest_source(graph, x[:, 0])),
                 *draw_positives(graph, users, 3, torch.Generator(DEVICE).manual_seed(0)),
-                Positives(matrix, DEVICE).is_positive(users, items),
+                Positives(matrix, DEVICE).negatives(users, items[None], items[None] > 0, USERS),
             ]
 
     narrow = found()
@@ -308,6 +310,21 @@ def test_smooth_counts() -> None:
     agree(lambda pos, others: count_above(pos, others, 0.7), pos, others)
 
 
+@pytest.mark.filterwarnings("ignore:invalid value encountered")  # −∞ − (−∞), in the interpreter
+def test_smooth_counts_ignore_masked_scores() -> None:
+    """Whatever they are, also next to a positive without a finite score."""
+    pos, others, mask = vectors(6, 5), vectors(6, 300, seed=1), vectors(6, 300, seed=2) > 0
+    pos[1, 2] = -torch.inf
+    mask[3], mask[4] = False, True
+    for bad in (torch.nan, torch.inf, -torch.inf, 1e30):
+        agree(
+            lambda pos, others: count_above(pos, others, 0.7, mask.to(pos.device)),
+            *(pos, others.masked_fill(~mask, bad)),
+        )
+    shared = mask[:1].expand(6, -1)  # one mask for all rows
+    agree(lambda pos, x: count_above(pos, x, 0.7, shared.to(pos.device)), pos, others)
+
+
 def test_sinkhorn() -> None:
     """Lists of several lengths, with padding, with a user of no items, converged or cut short."""
     scores, mask = vectors(5, 11), torch.arange(11) < torch.tensor([[11], [7], [1], [0], [2]])
@@ -321,27 +338,63 @@ def test_sinkhorn() -> None:
         agree(both, scores, *mix)
 
 
-def test_lookup_of_positives() -> None:
-    matrix = random_matrix(9, 700, 0.2)
-    users, items = torch.arange(9).flip(0), torch.randint(0, 700, (1300,), generator=seeded())
-    here = Positives(matrix).is_positive(users, items)
+@settings(max_examples=200 if GPU else 25)
+@given(
+    rows=st.integers(0, 24),
+    size=st.integers(1, 9),
+    before=st.integers(0, 8),
+    n=st.integers(1, 40),
+    n_items=st.integers(1, 60),
+    density=st.floats(0, 1),
+    wide=st.booleans(),
+)
+def test_negatives_among_the_items_of_a_part(
+    rows: int, size: int, before: int, n: int, n_items: int, density: float, wide: bool
+) -> None:
+    """Repeated items, padding, users without positives, parts that lack rows at both ends."""
+    random, before = seeded(rows), before % size
+    matrix = random_matrix(13, n_items, density)
+    parts = max(-(-(before + rows) // size), 1)
+    users = torch.randint(13, (rows,), generator=random)
+    shared = torch.randint(n_items, (parts, n), generator=random)
+    real = torch.rand(parts, n, generator=random) < 0.8
+    here = Positives(matrix).negatives(users, shared, real, size, before)
+    known = Positives(matrix, DEVICE)
+    if wide:
+        known.starts = known.starts.long()
     with kernels():
-        looked = Positives(matrix, DEVICE).is_positive(users.to(DEVICE), items.to(DEVICE))
-    there = looked.cpu()
-    assert here.any()
+        there = known.negatives(*(x.to(DEVICE) for x in (users, shared, real)), size, before)
+    assert torch.equal(there.cpu(), here)
+    part = (torch.arange(rows) + before) // size
+    positive = torch.from_numpy(matrix.toarray() > 0)[users[:, None], shared[part]]
+    assert torch.equal(here, real[part] & ~positive)
+
+
+def test_negatives_among_more_items_than_a_program_handles_at_a_time() -> None:
+    """Long histories as well, and an item that is often in the list."""
+    matrix, users = random_matrix(9, 700, 0.5), torch.arange(9).flip(0)
+    shared = torch.randint(0, 700, (1, 5000), generator=seeded())
+    shared[0, 1000:1300] = int(matrix.indices[0])
+    real = torch.arange(5000)[None] % 7 > 0
+    here = Positives(matrix).negatives(users, shared, real, 9)
+    with kernels():
+        known, inputs = Positives(matrix, DEVICE), (users, shared, real)
+        there = known.negatives(*(x.to(DEVICE) for x in inputs), 9).cpu()
+    assert 0 < here.sum() < real.sum() * 9
     assert torch.equal(here, there)
 
 
-def test_a_row_that_begins_beyond_half_of_32_bits_is_searched() -> None:
-    from itemfold.ops.triton.membership import contains
+def test_rows_that_end_at_the_limit_of_32_bits_are_read() -> None:
+    from itemfold.ops.triton.membership import missing
 
-    begin = 2**30 + 5
-    entries = torch.empty(begin + 10, dtype=torch.int32, device=DEVICE)  # one page of it is used
+    begin = 2**31 - 11
+    entries = torch.empty(begin + 10, dtype=torch.int8, device=DEVICE)  # one page of it is used
     entries[begin:] = torch.arange(0, 20, 2, device=DEVICE)
     starts = torch.tensor([begin, begin + 10], dtype=torch.int32, device=DEVICE)
-    user, items = torch.zeros(1, dtype=torch.int64), torch.arange(20)
-    found = contains(starts, entries, user.to(DEVICE), items.to(DEVICE)).cpu()
-    assert found[0].tolist() == [item % 2 == 0 for item in range(20)]
+    user, items = torch.zeros(1, dtype=torch.int64), torch.arange(20)[None]
+    inputs = (x.to(DEVICE) for x in (user, items, items >= 0))
+    found = missing(starts, entries, *inputs, 1, 0).cpu()
+    assert found[0].tolist() == [item % 2 == 1 for item in range(20)]
 
 
 @pytest.mark.gpu

@@ -160,20 +160,19 @@ def test_popularity_stays_exact_with_many_users_and_heavy_items() -> None:
 ALL_PAIRS = [0, 1 << 26]  # bytes: without and with a table of all pairs
 
 
-@pytest.mark.parametrize("all_pairs", ALL_PAIRS)
-def test_positives_are_found_in_lists_per_user_and_shared_lists(all_pairs, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("all_pairs", [0, 1 << 26])  # without and with a table of all pairs
+def test_positives_are_found_in_lists_per_user(
+    all_pairs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(positives, "ALL_PAIRS", all_pairs)
     train = graph()
     dense = train.toarray() > 0
-    lookup = Positives(train)
     users = torch.tensor([3, 0, 11])
-    shared = torch.arange(17)
-    assert (lookup.is_positive(users, shared).numpy() == dense[[3, 0, 11]]).all()
-    per_user = torch.tensor([[1, 2], [16, 0], [16, 5]])
-    expected = dense[users.numpy()[:, None], per_user.numpy()]
-    assert (lookup.is_positive(users, per_user).numpy() == expected).all()
+    items = torch.tensor([[1, 2], [16, 0], [16, 5]])
+    expected = dense[users.numpy()[:, None], items.numpy()]
+    assert (Positives(train).is_positive(users, items).numpy() == expected).all()
     empty = Positives(sp.csr_array((3, 4), dtype=np.float32))
-    assert not empty.is_positive(torch.arange(3), torch.arange(4)).any()
+    assert not empty.is_positive(torch.arange(3), torch.arange(4).expand(3, -1)).any()
 
 
 @pytest.mark.parametrize(
@@ -181,8 +180,8 @@ def test_positives_are_found_in_lists_per_user_and_shared_lists(all_pairs, monke
     [(0, block, table, 0) for block in (1, 30, 1 << 19) for table in (1, 1 << 24)]
     + [(1 << 26, 1, 1, threaded) for threaded in (0, 1 << 22)],
 )
-def test_positives_are_found_in_the_list_of_a_users_part(  # type: ignore[no-untyped-def]
-    all_pairs, block, table, threaded, monkeypatch
+def test_negatives_are_the_items_of_a_users_part_without_its_positives(
+    all_pairs: int, block: int, table: int, threaded: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(positives, "ALL_PAIRS", all_pairs)
     monkeypatch.setattr(positives, "THREADED", threaded)
@@ -193,11 +192,14 @@ def test_positives_are_found_in_the_list_of_a_users_part(  # type: ignore[no-unt
     dense = train.toarray() > 0
     lookup, random = Positives(train), torch.Generator().manual_seed(0)
     n_users, n_items = train.shape
+    size, part = 5, np.array([0] * 3 + [1] * 5 + [2] * 4)  # the first part lacks 2 rows
     for _ in range(2):  # the second call finds the table as it was
-        users = [torch.randint(n_users, (n,), generator=random) for n in (3, 5, 0, 4)]
-        shared = torch.randint(n_items, (4, 23), generator=random)  # with repeated items
-        expected = [dense[u][:, items] for u, items in zip(users, shared, strict=True)]
-        assert (lookup.in_shared(users, shared).numpy() == np.concatenate(expected)).all()
+        users = torch.randint(n_users, (12,), generator=random)
+        shared = torch.randint(n_items, (3, 23), generator=random)  # with repeated items
+        real = torch.rand(3, 23, generator=random) < 0.7
+        positive = dense[users.numpy()[:, None], shared.numpy()[part]]
+        found = lookup.negatives(users, shared, real, size, before=2)
+        assert (found.numpy() == (real.numpy()[part] & ~positive)).all()
 
 
 def test_in_batch_masks_padding_and_the_users_training_items() -> None:

@@ -11,8 +11,9 @@ from typing import Any
 from itemfold.data.assumptions import assumptions
 from itemfold.data.datasets import is_named, load
 from itemfold.data.interactions import Interactions
+from itemfold.data.splitting.default_strategy import default_strategy, prefers_time
 from itemfold.data.splitting.split import Split
-from itemfold.data.splitting.splitters import SPLITS, default_strategy, prefers_time
+from itemfold.data.splitting.splitters import SPLITS
 from itemfold.data.splitting.thinning import cold_start
 from itemfold.data.splitting.time_splits import time_problem
 from itemfold.errors import ItemfoldError

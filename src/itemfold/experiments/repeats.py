@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from itemfold.data.interactions import Interactions
-from itemfold.data.splitting.splitters import default_strategy
+from itemfold.data.splitting.default_strategy import default_strategy
 from itemfold.errors import ItemfoldError
 from itemfold.experiments.build import data_and_split, make_data, run_config
 from itemfold.files import check_folder, write_text

@@ -39,7 +39,7 @@ from itemfold.models.linear_gnn import LinearGNN
 from itemfold.models.random_values import drop_values
 from itemfold.ops.pair_scores import squared_lengths, take_rows
 from itemfold.sampling.base import Batch
-from itemfold.sampling.user_rows import OwnPositives
+from itemfold.sampling.user_rows import OwnInBatch
 from itemfold.validation import at_least_zero, positive, share_below_one
 
 DRAWN = 2048  # interactions whose items are the negatives in a user's loss
@@ -85,7 +85,7 @@ class AdapTau(LinearGNN):
         at_least_zero(l2=l2)
         share_below_one(dropout=dropout)
         self.beta, self.l2, self.dropout = beta, l2, dropout
-        self.known = OwnPositives()
+        self.negatives = OwnInBatch()
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Allocate vectors and temperatures."""
@@ -118,7 +118,7 @@ class AdapTau(LinearGNN):
         positives = batch.positives.reshape(-1)  # [M], M = B·P
         positive_vectors = take_rows(pooled, n_users + positives)
         cosine = user_vectors @ positive_vectors.T  # [B, M]
-        masked = self.known(graph, batch.users, positives) | ~batch.mask.reshape(1, -1)
+        masked = ~self.negatives(graph, batch)
         least = torch.finfo(cosine.dtype).min  # finite: a user may have no negatives
         tempered = (cosine * self.personal[batch.users].unsqueeze(1)).masked_fill(masked, least)
         negative_term = torch.where(masked.all(1), 0.0, tempered.logsumexp(1))  # [B]

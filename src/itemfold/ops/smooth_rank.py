@@ -20,8 +20,6 @@ def count_above(pos: Tensor, others: Tensor, tau: float, mask: Tensor | None = N
 
     Where ``mask`` is False, j does not count, whatever its score.
     """
-    if mask is not None and fused(others):
-        others, mask = torch.where(mask, others, -torch.inf), None  # σ(−∞) = 0, and so is its slope
     out: Tensor = _CountAbove.apply(pos, others, tau, mask)  # type: ignore[no-untyped-call]
     return out
 
@@ -33,9 +31,12 @@ class _CountAbove(torch.autograd.Function):
     def forward(ctx: Any, pos: Tensor, others: Tensor, tau: float, mask: Tensor | None) -> Tensor:
         ctx.tau, ctx.recompute = tau, fused(others) and pos.shape[1] <= MOST
         if ctx.recompute:
+            from itemfold.ops.triton.smooth_rank import add_smooth_counts
+
             pos, others, counts = pos.contiguous(), others.contiguous(), torch.zeros_like(pos)
-            add_counts(others, pos, counts, tau)
-            ctx.save_for_backward(pos, others)
+            mask = None if mask is None else mask.contiguous()
+            add_smooth_counts(others, pos, counts, tau, mask)
+            ctx.save_for_backward(pos, others, mask)
             return counts
         counts, slope = torch.empty_like(pos), pos.new_empty(*pos.shape, others.shape[1])
         rows = max(CACHED // max(slope[:1].numel(), 1), 1)
@@ -56,9 +57,11 @@ class _CountAbove(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
         grad = grad / ctx.tau
         if ctx.recompute:
-            pos, others = ctx.saved_tensors
+            from itemfold.ops.triton.smooth_rank import smooth_slopes
+
+            pos, others, mask = ctx.saved_tensors
             grad_pos = torch.zeros_like(pos)
-            weight = slopes(others, pos, grad.contiguous(), grad_pos, ctx.tau)
+            weight = smooth_slopes(others, pos, grad.contiguous(), grad_pos, ctx.tau, mask)
             return grad_pos, weight, None, None
         (slope,) = ctx.saved_tensors
         return -grad * slope.sum(-1), torch.bmm(grad[:, None, :], slope)[:, 0], None, None

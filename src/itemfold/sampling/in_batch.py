@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,8 +70,8 @@ class InBatch(Sampler):
         positives = items.view(-1, width, users.shape[1])[before : before + len(users)]
         pos = (users.unsqueeze(1) * positives).sum(2)  # [b, P]
         neg = products(users, items, before, size)  # [b, M]
-        by_part = batch.users[own].tensor_split(tuple(range(size - before, len(users), size)))
-        mask = self.mask(by_part, shared[part], real[part])
+        known: Positives = prepared(self, "_positives")
+        mask = known.negatives(batch.users[own], shared[part], real[part], size, before)
         return ScoredLists(pos, neg, batch.positives.reshape(-1), mask, batch.mask.reshape(-1))
 
     def shared_items(self, batch: Batch) -> tuple[Tensor, Tensor, int]:
@@ -94,14 +93,6 @@ class InBatch(Sampler):
             self._log_rates[key] = log_rates(self._train, *key).to(self._device)
         part = torch.arange(len(batch.users), device=shared.device) // size
         return self._log_rates[key][shared][part] + math.log(max(size - 1, 1))
-
-    def mask(self, users: Sequence[Tensor], shared: Tensor, real: Tensor) -> Tensor:
-        """Which of the items that each part shares are negatives of its users, bool ``[b, M]``."""
-        positives: Positives = prepared(self, "_positives")
-        known = torch.cat(
-            [row.expand(len(some), -1) for row, some in zip(real, users, strict=True)]
-        )
-        return known & ~positives.in_shared(users, shared)
 
 
 def log_rates(train: sp.csr_array, by_users: bool, positives: int) -> Tensor:

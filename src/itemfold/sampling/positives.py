@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import cached_property, partial
 from typing import Any
@@ -40,35 +40,36 @@ class Positives:
         self._run = self.items[:0]  # of each item of a part; -1 between calls
 
     def is_positive(self, users: Tensor, items: Tensor) -> Tensor:
-        """Users ``[B]`` against their items ``[B, N]`` or one shared list ``[N]``: bool [B, N]."""
-        if items.dim() == 1:
-            return self.in_shared([users], items.unsqueeze(0))
+        """Users ``[B]`` against their items, bool ``[B, N]``."""
         wanted = users.unsqueeze(1) * self.n_items + items  # [B, N]
         if self.all_pairs is not None:
             return torch.from_numpy(self.all_pairs).view(-1)[wanted]
         return self.keys[torch.searchsorted(self.keys, wanted)] == wanted
 
-    def in_shared(self, users: Sequence[Tensor], shared: Tensor) -> Tensor:
-        """Users of several parts against the list that their part shares, ``[parts, M]``.
+    def negatives(
+        self, users: Tensor, shared: Tensor, real: Tensor, size: int, before: int = 0
+    ) -> Tensor:
+        """Which real items of the list that a part shares are no positives of its users.
 
-        The result has the rows of all parts, bool ``[b, M]``.
+        A part has ``size`` of the users ``[b]``, of which the first part lacks ``before`` and the
+        last maybe some. Lists and which of their items are real are ``[parts, M]``, the result is
+        bool ``[b, M]``.
         """
         if on_triton(shared):
-            from itemfold.ops.triton.membership import contains
+            from itemfold.ops.triton.membership import missing
 
-            pairs = zip(users, shared, strict=True)
-            return torch.cat([contains(self.starts, self.items, *pair) for pair in pairs])
-        sizes = torch.tensor([len(some) for some in users], device=shared.device)
-        row, part = torch.cat(list(users)), torch.repeat_interleave(sizes)
-        start = self.starts[row].long()
-        length = self.starts[row + 1].long() - start
-        is_long = int(length.sum()) * PLACES_PER_ENTRY > len(row) * shared.shape[1]
+            return missing(self.starts, self.items, users, shared, real, size, before)
+        stops = [min(end * size - before, len(users)) for end in range(1, len(shared) + 1)]
+        start = self.starts[users].long()
+        length = self.starts[users + 1].long() - start
+        is_long = int(length.sum()) * PLACES_PER_ENTRY > len(users) * shared.shape[1]
         if is_long and self.all_pairs is not None:
-            return self._shared_from(self.all_pairs, users, shared)
-        out = shared.new_zeros((len(row), shared.shape[1]), dtype=torch.bool)
-        for rows, parts in self._blocks(sizes, length):
+            return self._negatives_from(self.all_pairs, users, shared, real, stops)
+        part = (torch.arange(len(users), device=shared.device) + before) // size
+        out = real.index_select(0, part)
+        for rows, parts in self._blocks(stops, length):
             hits = self._hits(start[rows], length[rows], part[rows] - parts.start, shared[parts])
-            out[rows].view(-1)[hits] = True
+            out[rows].view(-1)[hits] = False
         return out
 
     @cached_property
@@ -84,28 +85,33 @@ class Positives:
         out[np.repeat(np.arange(n_users), np.diff(self.starts.numpy())), self.items.numpy()] = True
         return out
 
-    def _shared_from(
-        self, table: npt.NDArray[np.bool_], users: Sequence[Tensor], shared: Tensor
+    def _negatives_from(
+        self,
+        table: npt.NDArray[np.bool_],
+        users: Tensor,
+        shared: Tensor,
+        real: Tensor,
+        stops: list[int],
     ) -> Tensor:
-        """`in_shared` from a table of all pairs: rows of a part's users, columns of its items."""
-        bounds = np.cumsum([0, *map(len, users)])
-        out = np.empty((bounds[-1], shared.shape[1]), dtype=bool)
+        """`negatives` from a table of all pairs: rows of a part's users, columns of its items."""
+        out = np.empty((len(users), shared.shape[1]), dtype=bool)
+        starts = [0, *stops[:-1]]
 
         def fill(part: int) -> None:
-            rows = table[users[part].numpy()]
-            own = out[bounds[part] : bounds[part + 1]]
+            some = slice(starts[part], stops[part])
+            rows, own = table[users[some].numpy()], out[some]
             np.take(rows, shared[part].numpy(), axis=1, out=own, mode="clip")  # needs no buffer
+            np.greater(real[part].numpy(), own, out=own)  # real and no positive
 
         with thread_map() if out.size > THREADED else nullcontext(map) as parallel_map:
-            list(parallel_map(fill, range(len(users))))
+            list(parallel_map(fill, range(len(stops))))
         return torch.from_numpy(out)
 
-    def _blocks(self, sizes: Tensor, length: Tensor) -> Iterator[tuple[slice, slice]]:
+    def _blocks(self, stops: list[int], length: Tensor) -> Iterator[tuple[slice, slice]]:
         """Rows and parts with about as many entries of histories as stay in a cache."""
-        stops = sizes.cumsum(0)
         entries = F.pad(length.cumsum(0), (1, 0))[stops].tolist()
         row = part = done = 0
-        for last, stop in enumerate(stops.tolist(), start=1):
+        for last, stop in enumerate(stops, start=1):
             is_full = last < len(entries) and (
                 entries[last] - done > BLOCK or (last - part + 1) * self.n_items > TABLE
             )

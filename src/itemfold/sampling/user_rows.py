@@ -14,6 +14,7 @@ from torch import Tensor
 from itemfold.graph.graph import Graph
 from itemfold.ops.segment import on_triton
 from itemfold.sampling import Uniform
+from itemfold.sampling.base import Batch
 from itemfold.sampling.positives import Positives
 
 
@@ -30,16 +31,17 @@ class OwnNegatives:
         return self.sampler(users, n, generator)
 
 
-class OwnPositives:
-    """Which items are training items of a user, for a model that masks them itself."""
+class OwnInBatch:
+    """Negatives among a batch's positives for a model that scores them itself."""
 
     graph: Graph | None = None
 
-    def __call__(self, graph: Graph, users: Tensor, items: Tensor) -> Tensor:
-        """Users ``[B]`` against one list of items ``[N]``: bool ``[B, N]``."""
+    def __call__(self, graph: Graph, batch: Batch) -> Tensor:
+        """Which of the M = B·P positives of a batch are negatives of each user, bool ``[B, M]``."""
         if self.graph is not graph:
             self.graph, self.known = graph, Positives(graph.interactions(), graph.col.device)
-        return self.known.is_positive(users, items)
+        shared, real = (x.reshape(1, -1) for x in (batch.positives, batch.mask))
+        return self.known.negatives(batch.users, shared, real, size=len(batch.users))
 
 
 class UserItems(NamedTuple):

@@ -16,9 +16,9 @@ from itemfold.data.csr import (
     take_columns,
     take_entries,
 )
-from itemfold.data.datasets import is_named
 from itemfold.data.interactions import Interactions
 from itemfold.data.items.item_features import titles_and_genres
+from itemfold.data.splitting.default_strategy import prefers_time
 from itemfold.data.splitting.folds import check_fold, fold_entries, fold_first
 from itemfold.data.splitting.repeats import check_repeats
 from itemfold.data.splitting.split import HeldOut, Protocol, Split
@@ -292,8 +292,8 @@ def keep_all(
         valid: Fraction of the interactions for validation, in [0, 1); transductive only.
         protocol: "transductive", or "inductive" to train no vectors of users.
         valid_by: Validate on the latest interactions, with new users folded in ("time"), or on some
-            of each user's ("random"); default: "time" for data that `default_strategy` would split
-            by time.
+            of each user's ("random"); default: "time" for data that is split by time
+            unless a strategy is chosen.
         rounding: How the number of a user's validation items is rounded, as in
             `split_interactions`.
         repeats: Lists of the final model keep items that a user has seen, as in `split_by_time`.
@@ -341,43 +341,6 @@ def keep_all(
             raise no_user_left(data, "validation")
     parts = (train, held, no_users(data, columns))
     return finished_split(data, protocol, parts, data.user_ids, columns, settings, notes)
-
-
-def default_strategy(
-    data: Interactions,
-    protocol: Protocol = "transductive",
-    *,
-    valid: float = 0.25,
-    test: float = 0.2,
-) -> str:
-    """The default split strategy of data.
-
-    Data with usable times is split by time, as production will judge it. Data sets known by name
-    and data with its own test part are split at random, as published figures are.
-
-    Args:
-        data: Interactions, as returned by `load` or `read`.
-        protocol: "transductive" or "inductive".
-        valid: Fraction of the interactions for validation.
-        test: Fraction of the interactions for test.
-
-    Returns:
-        A name in `SPLITS`: "users", "time" or "interactions".
-
-    Examples:
-        >>> import itemfold as ir
-        >>> default_strategy(ir.load("synthetic:users=60,items=80,interactions=900"))
-        'interactions'
-    """
-    if protocol == "inductive" or data.user_parts is not None:
-        return "users"
-    is_timed = prefers_time(data) and not time_problem(data, valid, test)
-    return "time" if is_timed else "interactions"
-
-
-def prefers_time(data: Interactions) -> bool:
-    """Whether data is split by time if its times are usable."""
-    return data.times is not None and data.held_out is None and not is_named(data)
 
 
 def _dithers(rounding: str) -> bool:

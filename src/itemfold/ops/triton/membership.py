@@ -1,4 +1,8 @@
-"""Membership of items in rows of sorted entries, a Triton kernel for the GPU."""
+"""Which items of a list that several rows share are not among the entries of a row.
+
+A row has far fewer entries than the list has items, so its entries are searched in the sorted list
+and not the items in the row.
+"""
 
 from __future__ import annotations
 
@@ -9,35 +13,76 @@ from torch import Tensor
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _contains(starts, entries, rows, wanted, out, n, COLS: tl.constexpr):  # type: ignore[no-untyped-def]
+def _places_below(keys, n, wanted, STEPS: tl.constexpr):  # type: ignore[no-untyped-def]
+    low = tl.zeros_like(wanted)
+    high = low + n
+    for _ in range(STEPS):
+        middle = (low + high) // 2
+        less = tl.load(keys + middle, mask=low < high, other=0) < wanted
+        less &= low < high
+        low = tl.where(less, middle + 1, low)
+        high = tl.where(less, high, middle)
+    return low
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _missing(  # type: ignore[no-untyped-def]
+    starts,
+    entries,
+    rows,
+    ordered,
+    order,
+    real,
+    out,
+    size,
+    before,
+    n,
+    STEPS: tl.constexpr,
+    COLS: tl.constexpr,
+    ENTRIES: tl.constexpr,
+):
     b = tl.program_id(0).to(tl.int64)
-    at = tl.program_id(1) * COLS + tl.arange(0, COLS)
-    item = tl.load(wanted + at, mask=at < n, other=0)
+    first = (b + before) // size * n  # of the list of the part
+    own = out + b * n
+    for c in range(0, n, COLS):
+        at = c + tl.arange(0, COLS)
+        tl.store(own + at, tl.load(real + first + at, mask=at < n, other=0), mask=at < n)
+    tl.debug_barrier()  # other threads write to the same places from here on
     row = tl.load(rows + b)
     begin = tl.load(starts + row)
-    end = tl.load(starts + row + 1)
-    low = tl.zeros((COLS,), dtype=tl.int32) + begin
-    high = tl.zeros((COLS,), dtype=tl.int32) + end
-    left = end - begin
-    while left > 0:
-        middle = low + (high - low) // 2  # low + high may exceed 32 bits
-        going = low < high
-        less = tl.load(entries + middle, mask=going, other=0) < item
-        low = tl.where(going & less, middle + 1, low)
-        high = tl.where(going & (less == 0), middle, high)
-        left = left // 2
-    found = tl.load(entries + low, mask=low < end, other=-1) == item
-    tl.store(out + b * n + at, found, mask=at < n)
+    length = tl.load(starts + row + 1) - begin
+    for k in range(0, length, ENTRIES):
+        at = k + tl.arange(0, ENTRIES)
+        item = tl.load(entries + begin + at, mask=at < length, other=-1).to(tl.int32)  # −1: no item
+        place = _places_below(ordered + first, n, item, STEPS)
+        times = _places_below(ordered + first, n, item + 1, STEPS) - place
+        for i in range(tl.max(times, axis=0)):
+            target = tl.load(order + first + place + i, mask=i < times, other=0)
+            tl.store(own + target, False, mask=i < times)
 
 
-def contains(starts: Tensor, entries: Tensor, rows: Tensor, wanted: Tensor) -> Tensor:
-    """Whether row ``rows[b]``, with sorted entries, contains ``wanted[j]``; ``[B], [N] → [B, N]``.
+def missing(
+    starts: Tensor,
+    entries: Tensor,
+    rows: Tensor,
+    lists: Tensor,
+    real: Tensor,
+    size: int,
+    before: int,
+) -> Tensor:
+    """Whether an item of a list counts and row ``rows[b]`` does not contain it, bool ``[B, n]``.
 
-    A binary search within the row, which stays in the cache.
+    The list is that of part ``(b + before) // size``; lists and which items count, ``real``, are
+    ``[parts, n]``, and a list may hold an item several times.
     """
-    out = torch.empty(len(rows), len(wanted), dtype=torch.bool, device=rows.device)
-    columns = 512
-    _contains[(len(rows), triton.cdiv(len(wanted), columns))](
-        starts, entries, rows, wanted, out, len(wanted), COLS=columns
+    n = lists.shape[1]
+    out = torch.empty(len(rows), n, dtype=torch.bool, device=rows.device)
+    ordered, order = lists.int().sort(dim=1)
+    _missing[(len(rows),)](
+        *(starts, entries, rows.contiguous(), ordered, order, real.contiguous(), out),
+        *(size, before, n),
+        STEPS=n.bit_length(),
+        COLS=2048,  # 16 bytes for each thread
+        ENTRIES=128,
     )
     return out
