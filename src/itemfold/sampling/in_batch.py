@@ -67,7 +67,9 @@ class InBatch(Sampler):
         items = items.view(-1, length, users.shape[1])  # [parts, M, d]
         part = parts_of(own, size)
         before = own.start - part.start * size  # rows of the first part that another rank has
-        positives = items.view(-1, width, users.shape[1])[before : before + len(users)]
+        positives = items.view(-1, width, users.shape[1])
+        if len(positives) != len(users):
+            positives = positives[before : before + len(users)]
         pos = (users.unsqueeze(1) * positives).sum(2)  # [b, P]
         neg = products(users, items, before, size)  # [b, M]
         known: Positives = prepared(self, "_positives")
@@ -127,4 +129,5 @@ def products(users: Tensor, shared: Tensor, before: int, size: int) -> Tensor:
     after = parts * size - before - n
     padded = F.pad(users, (0, 0, before, after)) if before or after else users
     out = torch.bmm(padded.view(parts, size, -1), shared.transpose(1, 2))
-    return out.view(parts * size, -1)[before : before + n]
+    out = out.view(parts * size, -1)
+    return out if len(out) == n else out[before : before + n]  # the gradient of a slice is a copy
