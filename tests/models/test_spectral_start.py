@@ -54,14 +54,26 @@ def test_an_untrained_network_scores_by_the_low_rank_approximation(
     np.testing.assert_allclose(scores / factor, expected, atol=0.02 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("start", ["svd", "svd-flat", "svd-even"])
 @pytest.mark.parametrize("inductive", [False, True])
-def test_vectors_have_the_deviation_of_random_ones(inductive: bool) -> None:
+def test_vectors_have_the_deviation_of_random_ones(inductive: bool, start: str) -> None:
     train = random_matrix(60, 50, 0.2)
-    model = started(train, inductive=inductive)
+    model = started(train, inductive=inductive, start=start)
     assert (model.user_embedding is None) == inductive
     for table in model.parameters():
         deviation = table[:-1].square().mean().sqrt()  # the last node has no interactions
         torch.testing.assert_close(deviation, torch.tensor(model.init_std), rtol=1e-3, atol=0)
+
+
+def test_an_even_start_divides_vectors_by_the_root_of_the_degree_and_thirty() -> None:
+    train = random_matrix(60, 50, 0.2)
+    even, plain = (started(train, start=start) for start in ("svd-even", "svd"))
+    for name, axis in (("user_embedding", 1), ("item_embedding", 0)):
+        vectors, expected = (model.get_parameter(name)[:-1] for model in (even, plain))
+        degree = torch.from_numpy(train.sum(axis))[:-1]
+        expected = expected / (degree + 30).sqrt().unsqueeze(1)
+        factor = vectors.square().sum().sqrt() / expected.square().sum().sqrt()
+        torch.testing.assert_close(vectors, expected * factor, check_dtype=False)
 
 
 def test_what_has_no_singular_vector_stays_random() -> None:
@@ -168,5 +180,7 @@ def test_networks_without_a_spectral_start_keep_their_own() -> None:
 
 
 def test_an_unknown_start_is_rejected() -> None:
-    with pytest.raises(ItemfoldError, match="'start' must be random, svd or svd-flat, got 'noise'"):
+    with pytest.raises(
+        ItemfoldError, match="'start' must be random, svd, svd-flat or svd-even, got 'noise'"
+    ):
         LightGCN(start="noise")  # type: ignore[arg-type]

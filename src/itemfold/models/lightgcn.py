@@ -57,7 +57,8 @@ class LightGCN(LinearGNN):
             is the mean, or the sum in the inductive protocol.
         start: Vectors before training: "random" (the paper's); "svd", the singular vectors of the
             normalised interactions times the roots of the singular values, from which a few epochs
-            suffice; or "svd-flat", without the roots, which is better on dense data.
+            suffice; "svd-flat", without the roots, which is better on dense data; or "svd-even",
+            with vectors of similar length, which is better on large sparse data.
 
     Examples:
         >>> import itemfold as ir

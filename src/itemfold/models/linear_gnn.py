@@ -19,7 +19,7 @@ from itemfold.models.gnn import GNN, Pooling, split_nodes
 from itemfold.sampling.base import Encoded
 from itemfold.validation import one_of
 
-Start = Literal["random", "svd", "svd-flat"]
+Start = Literal["random", "svd", "svd-flat", "svd-even"]
 STARTS = get_args(Start)
 
 
@@ -40,7 +40,8 @@ class LinearGNN(GNN):
             or the sum in the inductive protocol.
         start: Vectors before training: "random"; "svd", the singular vectors of the normalised
             interactions times the roots of the singular values, from which a few epochs suffice;
-            or "svd-flat", without the roots, which is better on dense data.
+            "svd-flat", without the roots, which is better on dense data; or "svd-even", with
+            vectors of similar length, which is better on large sparse data.
 
     Attributes:
         encodes_batch_users: Whether a training step on a CPU may compute the vectors of the batch's
@@ -95,7 +96,7 @@ class LinearGNN(GNN):
                 self.init_std,
                 generator,
                 dim=self.dim,
-                flat=self.start == "svd-flat",
+                start=self.start,
                 sharded=self.sharded,
             )
 

@@ -140,7 +140,8 @@ def _network_settings(gnn: Any, settings: Settings, split: Split, device: str) -
         has_time = budget is None or budget >= LONG_BUDGET
         uses_large_dim = device == "cpu" and is_large_sparse(split) and has_time
         dim = LARGE_DIM if uses_large_dim else DIM["cpu"]
-        defaults = {"dim": dim, "start": "svd-flat" if is_dense(split) else "svd"}
+        start = "svd-even" if is_large_sparse(split) else "svd"
+        defaults = {"dim": dim, "start": "svd-flat" if is_dense(split) else start}
     if not isinstance(gnn, dict):
         return {}
     return {name: value for name, value in defaults.items() if name in gnn and gnn[name] is None}
