@@ -27,7 +27,7 @@ ALL_PAIRS = 1 << 26  # bytes of a table of all pairs of a user and an item, on a
 
 
 class Positives:
-    """Whether an item is a training positive of a user: one sorted table of user–item keys."""
+    """Whether items are training positives of users."""
 
     def __init__(self, train: sp.csr_array, device: Any = "cpu") -> None:
         train = as_ones(train)

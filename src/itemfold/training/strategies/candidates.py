@@ -11,13 +11,14 @@ from itemfold.data.splitting.split import Split
 from itemfold.environment import pick_device
 from itemfold.settings.resolve import Settings
 from itemfold.settings.schema import Config
+from itemfold.training.strategies.estimates import epoch_seconds
 from itemfold.training.strategies.noise import has_few_users
 
 MIN_STEPS = 16  # per epoch: the weights are averaged over about a hundred steps
 MIN_BATCH, MAX_BATCH = 512, 32768  # interactions per step
 DIM = {"cpu": 64, "cuda": 256}  # length of a vector
-LARGE_DIM = 128  # on a CPU, for large sparse data, unless the budget is below LONG_BUDGET
-LONG_BUDGET = 600.0  # seconds
+LARGE_DIM = 128  # on a CPU, for large sparse data, if the budget is long enough
+LARGE_EPOCHS = 30  # of LARGE_DIM, in the selection and the refit together
 LARGE = 500_000  # interactions above which a network started from an SVD needs many epochs
 TYPICAL_EPOCHS = 20  # after an SVD, if too few users validate to select the epoch
 NEGATIVES_GROUP = {"cpu": 512, "cuda": 4096}  # interactions that share their negatives
@@ -137,7 +138,7 @@ def _network_settings(gnn: Any, settings: Settings, split: Split, device: str) -
     if device == "cuda" and not has_few_users(split.valid):
         defaults = {"dim": DIM["cuda"], "start": "random"}
     else:
-        has_time = budget is None or budget >= LONG_BUDGET
+        has_time = budget is None or budget >= LARGE_EPOCHS * epoch_seconds(split, LARGE_DIM)
         uses_large_dim = device == "cpu" and is_large_sparse(split) and has_time
         dim = LARGE_DIM if uses_large_dim else DIM["cpu"]
         start = "svd-even" if is_large_sparse(split) else "svd"
