@@ -247,7 +247,7 @@ def test_on_a_cpu_there_is_one_candidate() -> None:
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [({}, 128), ({"budget": 60.0}, 64), ({"budget": 900.0}, 128), ({"dim": 32}, None)],
+    [({}, 128), ({"budget": 290.0}, 64), ({"budget": 300.0}, 128), ({"dim": 32}, None)],
 )
 def test_large_sparse_data_has_longer_vectors_if_there_is_time(
     given: dict[str, Any], expected: int | None, monkeypatch: pytest.MonkeyPatch
@@ -263,6 +263,7 @@ def test_large_sparse_data_has_longer_vectors_if_there_is_time(
     monkeypatch.setattr(entrants, "LARGE", 0)
     assert chosen() in (64, None)  # dense
     monkeypatch.setattr(entrants, "DENSE", 1.0)
+    monkeypatch.setattr(entrants, "epoch_seconds", lambda _, columns: {128: 10.0}[columns])
     assert chosen() == expected
 
 
